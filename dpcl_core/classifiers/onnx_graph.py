@@ -17,7 +17,7 @@ from dpcl_core.data import table_features
 from dpcl_core.errors import BadInput, DataMissing
 from dpcl_core.methods.common.classifier import Step
 from dpcl_core.methods.features.linear_heads import LARGEST_INPUT
-from dpcl_core.privacy.sums import unit_rows
+from dpcl_core.methods.features.rules import directions
 
 _OPSET, _IR = 18, 9  # of 2023: what runtimes of any age still read
 _TINY = np.finfo(np.float64).tiny
@@ -55,7 +55,7 @@ def graph(
     net = _Net()
     rows = net.add("Cast", "features", to=net.onnx.TensorProto.DOUBLE)
     arrays = steps[-1].arrays
-    n_inputs = arrays["weights"].shape[1] - 1 if "weights" in arrays else _sums(steps[-1]).shape[1]
+    n_inputs = arrays["weights"].shape[1] - 1 if "weights" in arrays else directions(steps[-1]).shape[1]
     if axes is not None:
         n_inputs = len(axes.centre)
         rows = net.add("MatMul", net.add("Sub", rows, net.constant(axes.centre)), net.constant(axes.directions))
@@ -111,10 +111,6 @@ class _Net:
         return cast(bytes, model.SerializeToString())
 
 
-def _sums(last: Step) -> NDArray[np.floating]:
-    return last.real("shrunk" if "shrunk" in last.arrays else "sums")
-
-
 def _scaled(net: _Net, rows: str) -> str:
     """Rows of length 1; zeros stay zeros. Squares of numbers of single precision are finite, and none but zero is lost."""
     return net.add("Div", rows, net.add("Max", net.add("ReduceL2", rows, net.axis, keepdims=1), net.constant(_TINY)))
@@ -122,8 +118,7 @@ def _scaled(net: _Net, rows: str) -> str:
 
 def _cosines(net: _Net, steps: Sequence[Step], rows: str, _: str) -> str:
     """Cosines with class sums; -inf for a sum of zeros."""
-    last = steps[-1]
-    sums = unit_rows(last.chosen(_sums(last).T).T)
+    sums = directions(steps[-1])
     cosines = net.add("MatMul", _scaled(net, rows), net.constant(sums.T))
     return net.add("Add", cosines, net.constant(np.where(sums.any(axis=1), 0.0, -np.inf)))
 

@@ -183,12 +183,11 @@ def _numbered(n: int) -> tuple[str, ...]:
     return tuple(f"row {number}" for number in range(1, n + 1))
 
 
-_BY_FAMILY = {
-    "features": ("cosine", "heads", "adapters"), "lifelong": ("readout", "network"), "language": ("language",),
-    "federated": ("federated-head", "nearest-mean", "mixed-prototypes"),
-}  # fmt: skip
 # By name: the family whose `rules` module has the function, loaded when used.
-RULES: Mapping[str, str] = {name: family for family, names in _BY_FAMILY.items() for name in names}
+RULES = {
+    "cosine": "features", "heads": "features", "adapters": "features", "readout": "lifelong", "network": "lifelong",
+    "language": "language", "federated-head": "federated", "nearest-mean": "federated", "mixed-prototypes": "federated",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,11 +228,11 @@ def predicted(
     pictures = (shape[0], shape[1], shape[2]) if len(shape) == 3 else None  # a window of a sensor has two sides
     if pictures == pixels.RESIZED:  # what pictures of any size become, and those of this size stay
         pictures = None
-    encoding = _encoding(found)
+    encoding = table_features.read_encoding(str(facts["rows"])) if "rows" in facts else None  # of other data: None
     texts = str(facts.get("text_column", TEXT))
     given = read_examples(asked, pictures, tagged=bool(facts["is_tagged"]), encoding=encoding, texts=texts)
     warnings = () if found.is_protected else (f"epsilon {found.cell.epsilon:g}: {written.UNPROTECTED}",)
-    values, more = _values(found, given, device)
+    values, more = _values(found, given, encoding, device)
     steps = [*found.steps[:-1], replace(found.steps[-1], competing=competing, task=None if task is None else task - 1)]
     scores = rule(found.rule)(steps, values)
     has_label = np.isfinite(scores).any(axis=1)
@@ -263,7 +262,9 @@ def _competing(found: folders.Loaded, task: int | None) -> tuple[str, ...]:
     return found.by_task[task - 1]
 
 
-def _values(found: folders.Loaded, given: Asked, device: str) -> tuple[NDArray[np.generic], Sequence[str]]:
+def _values(
+    found: folders.Loaded, given: Asked, encoding: RowEncoding | None, device: str
+) -> tuple[NDArray[np.generic], Sequence[str]]:
     """The examples as the rule reads them, and a warning where another version of the network made its features."""
     from dpcl_core import engine  # loads every method's neighbours, which reading a folder does not need
 
@@ -271,7 +272,6 @@ def _values(found: folders.Loaded, given: Asked, device: str) -> tuple[NDArray[n
     if given.features is not None:
         if spec.params.inputs != "features":
             raise BadInput(FIELD, "numbers", "must be examples themselves: this classifier adapts its network")
-        encoding = _encoding(found)
         is_embedding = encoding is not None and encoding.is_embedding
         return _along(found, table_features.units(given.features) if is_embedding else given.features), ()
     assert given.content is not None
@@ -280,12 +280,6 @@ def _values(found: folders.Loaded, given: Asked, device: str) -> tuple[NDArray[n
     differs = now.split("|")[:2] != then.split("|")[:2]
     warning = f"the network {spec.data.backbone} is another version than the one that the classifier was made with"
     return values[:, : cast(int, facts["n_inputs"])] if "axes" in facts else values, (warning,) if differs else ()
-
-
-def _encoding(found: folders.Loaded) -> RowEncoding | None:
-    """How rows of a table became inputs; None for other data."""
-    facts = found.steps[-1].facts
-    return table_features.read_encoding(str(facts["rows"])) if "rows" in facts else None
 
 
 def _along(found: folders.Loaded, features: NDArray[np.floating]) -> NDArray[np.floating]:

@@ -22,6 +22,7 @@ from dpcl_core.errors import BadInput, Diverged, failure_kind
 from dpcl_core.events import Event, JsonValue, Progress, Started
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.method import PublicContext, of_spec
+from dpcl_core.methods.features.trainer import steps_as
 from dpcl_core.privacy import budgets
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios import catalog as scenarios
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     import optuna
     from optuna.distributions import BaseDistribution
 
-TuningEvent = Event | Sizes | Trial
 Train = Callable[[Params], Generator[Progress, None, float]]  # one training; returns its accuracy on the held-out examples
 
 
@@ -65,16 +65,16 @@ def prepared(tune: TuneSpec, device: str) -> Generator[Event, None, Prepared]:
         n_axes = {}  # all of the network's axes were made from the proxy
     yield Progress("data", 0, 1, None, f"loading {spec.data.dataset}")
     dataset = load.load_dataset(spec.data)
-    examples = tuning_split(tune, dataset)
-    sizes = Sizes(len(examples.train), len(examples.held_out), settings.final_size(tune.base))
+    trained_on, held_out, prior = tuning_split(tune, dataset)
+    sizes = Sizes(len(trained_on), len(held_out), settings.final_size(tune.base))
     settings.batch_bounds(sizes.n_tune)
-    places = np.concatenate([examples.train, examples.held_out])
+    places = np.concatenate([trained_on, held_out])
     inputs = yield from engine.inputs(spec, backbones.card(spec.data.backbone), dataset.train.images.take(places), device)
     if n_axes and spec.params.inputs == "features":
         inputs = inputs[:, : n_axes[privacy.epsilons[0]]]
     everything = Examples(inputs, dataset.train.labels[places])
     train_part, test_part = (everything.take(one) for one in np.split(np.arange(len(places)), [sizes.n_tune]))
-    task = Task(0, "tuning", train_part, test_part, examples.prior)
+    task = Task(0, "tuning", train_part, test_part, prior)
     n_inputs, n_classes = inputs.shape[1] if inputs.ndim == 2 else 0, len(dataset.classes)
     public = checks.public_classes(spec, dataset.classes)
     context = PublicContext(
@@ -94,7 +94,7 @@ def search(
     earlier: Sequence[Trial] = (),
     earlier_sizes: Sizes | None = None,
     prepare: Prepare = prepared,
-) -> Generator[TuningEvent]:
+) -> Generator[Event | Sizes | Trial]:
     """Continues after the `earlier` trials: yields the sizes, then every further trial as it ends.
 
     A training that diverges, or that is impossible with the drawn settings, is a failed trial with its reason. Raises
@@ -128,19 +128,13 @@ def _tried(tune: TuneSpec, ready: Prepared, number: int, proposed: Mapping[str, 
     """One trial with these settings."""
     rate, batch, clip = proposed["learning_rate"], int(proposed["batch_size"]), proposed["clip_norm"]
     words = f"trial {number + 1} of {tune.n_trials}: learning rate {rate:.2g}, batch {batch}, clipping norm {clip:.2g}"
-    yield Progress("training", number, tune.n_trials, None, words)
+    shown = Progress("training", number, tune.n_trials, None, words)
+    yield shown
     started, accuracy, trouble = time.perf_counter(), None, None
     drawn = {"learning_rate": rate, "sample_rate": batch / ready.sizes.n_tune, "clip_norm": clip}
     try:
         params = validated(type(tune.base.params), {**asdict(tune.base.params), **drawn})
-        steps = ready.train(params)
-        while True:
-            try:
-                next(steps)
-            except StopIteration as ended:
-                accuracy = float(ended.value)
-                break
-            yield Progress("training", number, tune.n_trials, None, words)
+        accuracy = yield from steps_as(ready.train(params), lambda _: shown)
     except Exception as error:
         if failure_kind(error) not in ("diverged", "wrong-input", "out-of-memory"):
             raise
@@ -190,18 +184,10 @@ def _accuracy(spec: RunSpec, context: PublicContext, task: Task) -> Generator[Pr
     return float((next(iter(learner.scores(cell.seed, task).values()))[0].argmax(axis=1) == task.test.labels).mean())
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Chosen:
-    """Indices int64 [n] into the training split of the searched dataset, and the public label list of their task."""
-
-    train: NDArray[np.int64]
-    held_out: NDArray[np.int64]
-    prior: tuple[int, ...]
-
-
-def tuning_split(tune: TuneSpec, dataset: Dataset) -> Chosen:
+def tuning_split(tune: TuneSpec, dataset: Dataset) -> tuple[NDArray[np.int64], NDArray[np.int64], tuple[int, ...]]:
     """The examples of the first task of the tuning's seed, shuffled by that seed, 70 % for training.
 
+    Indices [n] into the training split of the searched dataset, to train on and held out, and the task's public label list.
     "A set representative of one task" (Tobaben et al., appendix on tuning). For a combined dataset the training part is a
     tenth of a task; for a public dataset, at most as many examples as a task of the private one has.
     """
@@ -215,7 +201,7 @@ def tuning_split(tune: TuneSpec, dataset: Dataset) -> Chosen:
         wanted = round(task_size)
     places = task.train.take(order[:wanted]).inputs[:, 0].astype(np.int64)
     n_train = settings.n_train_of(len(places))
-    return Chosen(places[:n_train], places[n_train:], task.prior)
+    return places[:n_train], places[n_train:], task.prior
 
 
 def _places(dataset: Dataset) -> Table:

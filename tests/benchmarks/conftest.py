@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import math
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+import warnings
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext
+from playwright.sync_api import Browser, BrowserContext, Page
 
-from tests.browser.conftest import CHROMIUM, FLAGS, PATIENCE_MS, app, browser, visit
+from tests.browser.conftest import CHROMIUM, FLAGS, PATIENCE_MS, app, browser, ready, visit
 
 ROOT = Path(__file__).resolve().parents[2]
 __all__ = ["app", "browser", "visit"]
@@ -36,6 +39,54 @@ def context(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Itera
     kept.add_init_script(DRAWN)
     yield kept
     kept.close()
+
+
+def opened(browser: Browser, address: str) -> Page:
+    """A page in a window of its own."""
+    page = browser.new_page(viewport={"width": 1280, "height": 860})
+    page.set_default_timeout(PATIENCE_MS)
+    page.goto(address)
+    ready(page)
+    return page
+
+
+def seconds(ways: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, float]:
+    """CPU seconds of each one's fastest round; they take turns, so that a busy machine slows all of them alike."""
+    found = dict.fromkeys(ways, math.inf)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for _ in range(rounds):
+            for name, way in ways.items():
+                started = time.process_time()
+                way()
+                found[name] = min(found[name], time.process_time() - started)
+    return found
+
+
+def opacus_step(module: Any, adam: Any, expected: float, *, is_ghost: bool, sigma: float = 1.0) -> Callable[..., None]:
+    """A step of Opacus on inputs and targets as `make_private` sets it up, by hooks or by ghost clipping.
+
+    The latter takes norms in a first backward pass, and the clipped sum in a second one.
+    """
+    from opacus import grad_sample, optimizers
+    from opacus.utils.fast_gradient_clipping_utils import DPLossFastGradientClipping
+    from torch import nn
+
+    options = {"noise_multiplier": sigma, "max_grad_norm": 1.0, "expected_batch_size": expected}
+    loss: Any = nn.CrossEntropyLoss()
+    if is_ghost:
+        wrapped: Any = grad_sample.GradSampleModuleFastGradientClipping(module, max_grad_norm=1.0)
+        optimizer: Any = optimizers.DPOptimizerFastGradientClipping(adam, **options)
+        loss = DPLossFastGradientClipping(wrapped, optimizer, loss)
+    else:
+        wrapped, optimizer = grad_sample.GradSampleModule(module), optimizers.DPOptimizer(adam, **options)
+
+    def step(inputs: object, targets: object) -> None:
+        optimizer.zero_grad()
+        loss(wrapped(inputs), targets).backward()
+        optimizer.step()
+
+    return step
 
 
 def timed(preset: str, *kinds: str) -> tuple[float, list[str]]:

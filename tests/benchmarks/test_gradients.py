@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import sys
-import time
 import warnings
 from collections.abc import Callable, Mapping
 
@@ -12,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 from opacus.grad_sample import GradSampleModule, GradSampleModuleFastGradientClipping
-from opacus.optimizers import DPOptimizer, DPOptimizerFastGradientClipping
+from opacus.optimizers import DPOptimizerFastGradientClipping
 from opacus.utils.fast_gradient_clipping_utils import DPLossFastGradientClipping
 from pytest_benchmark.fixture import BenchmarkFixture
 from torch import Tensor, nn
@@ -27,7 +26,7 @@ from dpcl_core.methods.features import adapters, side_by_side
 from dpcl_core.methods.features.adapters import Adapted, Kind
 from dpcl_core.methods.lifelong import nets
 from dpcl_core.privacy.noise import Batches, ReleaseNoise
-from tests.benchmarks.conftest import NOISE
+from tests.benchmarks.conftest import NOISE, opacus_step, seconds
 
 CLIP, N_CLASSES, ROUNDS = 1.0, 10, 5
 FORMS = {"grey": Form((28, 28, 1), 0.0, 1.0), "colour": Form((32, 32, 3), 0.0, 1.0), "window": Form((100, 3), -1.0, 1.0)}
@@ -62,13 +61,12 @@ class Race:
             net.head.weight.normal_(0, 0.1, generator=torch.Generator().manual_seed(1))
         return net
 
-    def ours(self) -> Callable[[], list[Tensor]]:
-        gradients, columns = Gradients(self._net(), CLIP), torch.arange(N_CLASSES)
+    def ours(self, clip: float = CLIP) -> Callable[[], list[Tensor]]:
+        gradients, columns = Gradients(self._net(), clip), torch.arange(N_CLASSES)
         return lambda: gradients.of(self._x, self._targets, columns)
 
     def no_privacy(self) -> Callable[[], list[Tensor]]:
-        gradients, columns = Gradients(self._net(), math.inf), torch.arange(N_CLASSES)
-        return lambda: gradients.of(self._x, self._targets, columns)
+        return self.ours(math.inf)
 
     def hooks(self) -> Callable[[], list[Tensor]]:
         """Opacus' GradSampleModule, as `make_private` sets it up by default."""
@@ -84,13 +82,9 @@ class Race:
     def ghost(self) -> Callable[[], list[Tensor]]:
         """Opacus' ghost clipping: norms in a first backward pass, the clipped sum in a second one."""
         wrapped = GradSampleModuleFastGradientClipping(self._net(), max_grad_norm=CLIP, strict=False, loss_reduction="sum")
-        optimizer = DPOptimizerFastGradientClipping(
-            torch.optim.SGD(wrapped.parameters(), lr=0.1),
-            noise_multiplier=0.0,
-            max_grad_norm=CLIP,
-            expected_batch_size=len(self._x),
-            loss_reduction="sum",
-        )
+        options = {"noise_multiplier": 0.0, "max_grad_norm": CLIP, "expected_batch_size": len(self._x)}
+        sgd = torch.optim.SGD(wrapped.parameters(), lr=0.1)
+        optimizer = DPOptimizerFastGradientClipping(sgd, **options, loss_reduction="sum")
         loss = DPLossFastGradientClipping(wrapped, optimizer, nn.CrossEntropyLoss(reduction="sum"), loss_reduction="sum")
 
         def way() -> list[Tensor]:
@@ -119,19 +113,6 @@ class Race:
 WAYS = ("ours", "no_privacy", "hooks", "ghost", "functorch")
 
 
-def seconds(ways: Mapping[str, Way], rounds: int = ROUNDS) -> dict[str, float]:
-    """CPU seconds of each one's fastest round, the ways taking turns."""
-    found = dict.fromkeys(ways, math.inf)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        for _ in range(rounds):
-            for name, way in ways.items():
-                started = time.process_time()
-                way()
-                found[name] = min(found[name], time.process_time() - started)
-    return found
-
-
 @pytest.mark.parametrize("kind", FORMS)
 def test_ours_is_the_fastest_way_to_the_same_sums(benchmark: BenchmarkFixture, kind: str) -> None:
     race = Race(kind)
@@ -144,7 +125,7 @@ def test_ours_is_the_fastest_way_to_the_same_sums(benchmark: BenchmarkFixture, k
                 found = torch.cat([part.reshape(-1) for part in way()])
                 # Rounding turns a unit on or off.
                 assert float((found - expected).norm()) < 0.01 * float(expected.norm()), name
-    spent = benchmark.pedantic(seconds, args=(ways,), rounds=1)  # type: ignore[no-untyped-call]
+    spent = benchmark.pedantic(seconds, args=(ways, ROUNDS), rounds=1)  # type: ignore[no-untyped-call]
     benchmark.extra_info.update({name: round(BATCH[kind] / value) for name, value in spent.items()})
     print(f"\n{kind}, examples a CPU second: {benchmark.extra_info}")
     # Within a tenth of the fastest: in a small batch, as of colour, Opacus' ways cost nearly the same, and which of
@@ -179,34 +160,10 @@ def our_step(backbone: str, kind: Kind, clip_norm: float = 1.0) -> Way:
     return lambda: next(steps)
 
 
-def opacus_step(backbone: str, kind: Kind) -> Way:
-    """Hooks and optimizer as `make_private` sets them up."""
-    module, adam = prepared(backbone, kind)
-    wrapped, (drawn, labels) = GradSampleModule(module), pictures()
-    optimizer = DPOptimizer(adam, noise_multiplier=1.0, max_grad_norm=1.0, expected_batch_size=N_PICTURES)
-
-    def step() -> None:
-        optimizer.zero_grad()
-        functional.cross_entropy(wrapped(torch.from_numpy(drawn)), torch.from_numpy(labels)).backward()
-        optimizer.step()
-
-    return step
-
-
-def ghost_step(backbone: str, kind: Kind) -> Way:
-    """Ghost clipping as `make_private` sets it up: norms in a first backward pass, the clipped sum in a second one."""
-    module, adam = prepared(backbone, kind)
-    wrapped, (drawn, labels) = GradSampleModuleFastGradientClipping(module, max_grad_norm=1.0), pictures()
-    options = {"noise_multiplier": 1.0, "max_grad_norm": 1.0, "expected_batch_size": N_PICTURES}
-    optimizer = DPOptimizerFastGradientClipping(adam, **options)
-    loss = DPLossFastGradientClipping(wrapped, optimizer, nn.CrossEntropyLoss())
-
-    def step() -> None:
-        optimizer.zero_grad()
-        loss(wrapped(torch.from_numpy(drawn)), torch.from_numpy(labels)).backward()
-        optimizer.step()
-
-    return step
+def their_step(backbone: str, kind: Kind, *, is_ghost: bool) -> Way:
+    step = opacus_step(*prepared(backbone, kind), N_PICTURES, is_ghost=is_ghost)
+    drawn, labels = map(torch.from_numpy, pictures())
+    return lambda: step(drawn, labels)
 
 
 @pytest.mark.parametrize(
@@ -221,9 +178,9 @@ def ghost_step(backbone: str, kind: Kind) -> Way:
 def test_pictures_a_second(benchmark: BenchmarkFixture, backbone: str, kind: Kind, has_ghost: bool) -> None:
     """As fast as Opacus' own loop, faster than ghost clipping; what privacy costs beside training without it is told."""
     ways = {"ours": our_step(backbone, kind), "no privacy": our_step(backbone, kind, math.inf)}
-    ways["opacus"] = opacus_step(backbone, kind)
+    ways["opacus"] = their_step(backbone, kind, is_ghost=False)
     if has_ghost:
-        ways["ghost"] = ghost_step(backbone, kind)
+        ways["ghost"] = their_step(backbone, kind, is_ghost=True)
     found = benchmark.pedantic(seconds, args=(ways, 7), rounds=1)
     benchmark.extra_info.update({name: round(N_PICTURES / spent) for name, spent in found.items()})
     print(f"\n{backbone} {kind}, pictures a CPU second: {benchmark.extra_info}")

@@ -17,7 +17,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from scripts.record_performance import PAGES
-from tests.benchmarks.conftest import NOISE
+from tests.benchmarks.conftest import NOISE, opened
 from tests.browser.conftest import PATIENCE_MS, App, ready, serve
 from tests.browser.test_playground import PROMISE, REDRAW, drawn
 from tests.support import pace
@@ -113,9 +113,7 @@ REDRAWN = """slider => Array.from({ length: Number(slider.max) + 1 }, (_, stop) 
 
 
 def test_the_hero_is_redrawn_while_epsilon_moves(app: App, browser: Browser) -> None:
-    page = browser.new_page(viewport={"width": 1280, "height": 860})
-    page.set_default_timeout(PATIENCE_MS)
-    page.goto(app.url)
+    page = opened(browser, app.url)
     expect(page.locator(".hero .here")).to_have_count(5, timeout=PATIENCE_MS)
     redrawn = page.locator(".hero .slider").evaluate(REDRAWN)
     print(f"a stop of the slider: {statistics.median(redrawn):.0f} ms")
@@ -136,10 +134,7 @@ MOVED = """([name, value]) => new Promise(resolve => {
 
 
 def test_a_typed_sentence_is_scored_and_repainted(app: App, browser: Browser) -> None:
-    page = browser.new_page(viewport={"width": 1280, "height": 860})
-    page.set_default_timeout(PATIENCE_MS)
-    page.goto(f"{app.url}/explore?view=words&sh=own")
-    ready(page)
+    page = opened(browser, f"{app.url}/explore?view=words&sh=own")
     expect(page.locator(".tk-text [role=button]").first).to_be_visible(timeout=PATIENCE_MS)
     typed = [page.evaluate(MOVED, [".tk-typed", (SENTENCE * 8)[: 600 - n]]) for n in range(5)]
     moved = [page.evaluate(MOVED, [".tk-upper", n % 10]) for n in range(20)]

@@ -17,9 +17,9 @@ from dpcl_core import presets
 from dpcl_core.events import Event, Signatures, Started, TokensScored
 from dpcl_core.spec import RunSpec
 from scripts.record_performance import IN_BROWSER
-from tests.benchmarks.conftest import NOISE
+from tests.benchmarks.conftest import NOISE, opened
 from tests.benchmarks.test_pages import noted
-from tests.browser.conftest import PATIENCE_MS, App, ready
+from tests.browser.conftest import App
 from tests.support import clients, replay, texts
 
 N_CLIENTS = 20
@@ -138,14 +138,6 @@ def test_what_the_server_draws(name, app, browser, request, benchmark):
     assert statistics.median(times[2:]) < 200 * NOISE
     assert max(times[2:]) < 400 * NOISE
     page.close()
-
-
-def opened(browser: Browser, address: str) -> Page:
-    page = browser.new_page(viewport={"width": 1280, "height": 860})
-    page.set_default_timeout(PATIENCE_MS)
-    page.goto(address)
-    ready(page)
-    return page
 
 
 def settled(page: Page) -> None:

@@ -42,11 +42,21 @@ RAW = {
 }  # fmt: skip
 
 
+def ran(changes: Mapping[str, object], home: Path) -> tuple[Store, str]:
+    """A store with a run, and the run's id."""
+    spec, store = checks.parse(checks.changed(RAW, changes)), Store(f"sqlite:///{home / 'store.sqlite'}")
+    return store, replay.fill(store, spec, list(engine.run(spec)))
+
+
 def exported(changes: Mapping[str, object], home: Path, *, unprotected: bool = False) -> dict[str, bytes]:
     """The files of a run's export, without figures."""
-    spec = checks.parse(checks.changed(RAW, changes))
-    store = Store(f"sqlite:///{home / 'store.sqlite'}")
-    return export.bundle(store, replay.fill(store, spec, list(engine.run(spec))), unprotected=unprotected)
+    return export.bundle(*ran(changes, home), unprotected=unprotected)
+
+
+def lay(files: Mapping[str, bytes], folder: Path) -> None:
+    for name, content in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content)
 
 
 @pytest.fixture(scope="module")
@@ -56,11 +66,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DPCL_HOME", str(home))
         patch.setattr(export, "_figures", lambda *_: {})
-        files = exported({}, home)
-    for name, content in files.items():
-        path = home / "DIR" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
+        lay(exported({}, home), home / "DIR")
     np.savez(home / "INPUT.npz", features=pictures()[:, :, :, 0].reshape(10, -1).astype(np.float32) / 255)
     return home
 
@@ -148,42 +154,32 @@ def test_the_lines_of_the_readme_need_numpy_and_safetensors_alone_and_answer_as_
 
 
 def test_a_classifier_alone_is_small_has_the_last_task_and_lines_that_use_it(tmp_path: Path, written: Path) -> None:
-    spec = checks.parse(checks.changed(RAW, {"privacy.epsilons": (8.0,)}))
-    store = Store(f"sqlite:///{tmp_path / 'store.sqlite'}")
-    files = export.classifier(store, replay.fill(store, spec, list(engine.run(spec))))
+    files = export.classifier(*ran({"privacy.epsilons": (8.0,)}, tmp_path))
     assert sorted(files) == [
         "README.md", "classifier/classifier.json", "classifier/epsilon-8-seed-0-task-2.safetensors", "privacy_card.json",
     ]  # fmt: skip
     assert sum(map(len, files.values())) < 1_000_000
-    for name, content in files.items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_bytes(content)
+    lay(files, tmp_path)
     (lines,) = re.findall(r"```python\n(.*?)```", files["README.md"].decode(), re.DOTALL)
     assert len(lines.splitlines()) <= 10
     (tmp_path / "INPUT.npz").write_bytes((written / "INPUT.npz").read_bytes())
-    ran = subprocess.run([sys.executable, "-c", lines], cwd=tmp_path, capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", lines], cwd=tmp_path, capture_output=True, text=True, check=True)
     said = [one.label for one in predict.predicted(tmp_path, tmp_path / "INPUT.npz").predictions]
-    assert ran.stdout.strip() == str(said)
+    assert done.stdout.strip() == str(said)
     asked = apart.answer("predict", apart.Tried(tmp_path / "INPUT.npz", tmp_path))
     assert [labels[0] for _, labels in asked.labels] == said
 
 
 def test_a_classifier_that_found_no_label_names_none(tmp_path: Path, written: Path) -> None:
     few = {"labels": "dp-learned", "privacy.epsilons": (0.01,), "data.train_per_class": 5}
-    spec = checks.parse(checks.changed(RAW, few))
-    store = Store(f"sqlite:///{tmp_path / 'store.sqlite'}")
-    for name, content in export.classifier(store, replay.fill(store, spec, list(engine.run(spec)))).items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_bytes(content)
+    lay(export.classifier(*ran(few, tmp_path)), tmp_path)
     asked = apart.answer("predict", apart.Tried(written / "INPUT.npz", tmp_path), is_apart=False)
     assert [labels for _, labels in asked.labels] == [()] * 10
 
 
 def test_a_run_without_a_bound_gives_no_classifier_alone(tmp_path: Path) -> None:
-    spec = checks.parse(checks.changed(RAW, {"privacy.epsilons": (math.inf,)}))
-    store = Store(f"sqlite:///{tmp_path / 'store.sqlite'}")
     with pytest.raises(BadInput, match="kept no classifier that has a privacy bound"):
-        export.classifier(store, replay.fill(store, spec, list(engine.run(spec))))
+        export.classifier(*ran({"privacy.epsilons": (math.inf,)}, tmp_path))
 
 
 def test_a_folder_of_pictures_a_picture_and_their_features_get_the_same_answer(written: Path, tmp_path: Path) -> None:
@@ -226,6 +222,7 @@ WRONG: Mapping[str, tuple[object, str]] = {
     "utf-16.csv": ("text\n\u00e9\n".encode("utf-16"), "saved as UTF-8"),
     "other.doc": (b"nothing", "must be a picture, a folder of pictures"),
     "missing.csv": (None, "cannot be read"),
+    "pipe.csv": (os.mkfifo, "must be a regular file"),  # which is refused before it is read
     "empty": ({}, "holds 0 pictures"),
 }
 
@@ -239,17 +236,13 @@ def test_an_input_that_cannot_be_used_is_one_sentence(
         (tmp_path / name).write_bytes(content)
     elif isinstance(content, dict):
         (tmp_path / name).mkdir() if not content else np.savez(tmp_path / name, **content)
+    elif callable(content):
+        content(tmp_path / name)
     assert cli.main(["predict", str(written / "DIR"), str(tmp_path / name)]) == 2
     error = capsys.readouterr().err
     assert said in error
     assert error.count("\n") == 1
     assert str(tmp_path) not in error
-
-
-def test_a_pipe_is_refused_before_it_is_read(written: Path, tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe.csv")
-    with pytest.raises(BadInput, match="must be a regular file"):
-        predict.predicted(written / "DIR", tmp_path / "pipe.csv")
 
 
 @pytest.mark.parametrize(
@@ -330,14 +323,19 @@ def rows(n: int) -> str:
     return "\n".join(["age;job;outcome", *lines, ""])
 
 
+def export_of(table: Path, capsys: pytest.CaptureFixture[str], *more: str) -> None:
+    """Runs on a table and exports the run into DIR beside it, from a terminal."""
+    assert cli.main(["run", "--data", str(table), "--json", "--set", "seeds=[0]", *more]) == 0
+    run_id = json.loads(capsys.readouterr().out)["run_id"]
+    assert cli.main(["export", run_id, "--to", str(table.parent / "DIR")]) == 0
+    capsys.readouterr()
+
+
 @pytest.fixture
 def of_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Path:
     """The export of a run on 1,600 such rows."""
     (tmp_path / "work.csv").write_text(rows(1600), encoding="utf-8")
-    run = ["run", "--data", str(tmp_path / "work.csv"), "--target", "outcome", "--json"]
-    assert cli.main([*run, "--set", "seeds=[0]"]) == 0
-    run_id = json.loads(capsys.readouterr().out)["run_id"]
-    assert cli.main(["export", run_id, "--to", str(tmp_path / "DIR")]) == 0
+    export_of(tmp_path / "work.csv", capsys, "--target", "outcome")
     return tmp_path
 
 
@@ -355,7 +353,6 @@ def test_rows_of_a_table_are_asked_about_as_they_are(of_table: Path, capsys: pyt
     (of_table / "some.csv").write_text("age;job\n30,5;nurse\nn.d.;nurse\nabout 30;smith\n", encoding="utf-8")
     lost = "age: 1 of 2 cells are no number ('about 30') and count as missing."
     assert predict.predicted(of_table / "DIR", of_table / "some.csv").warnings == (lost,)
-    capsys.readouterr()
     for lines, told in (
         ("age,work\n30.5,nurse\n", "it lacks job and has age, work"),
         ("Age,Job\n30.5,nurse\n", "it lacks age, job and has Age, Job"),
@@ -371,14 +368,11 @@ def test_texts_are_asked_about_in_the_column_that_the_run_called_so(
 ) -> None:
     lines = (f"{('all was fine', 'it broke')[place % 2]} {place},{('plus', 'minus')[place % 2]}" for place in range(600))
     (tmp_path / "reports.csv").write_text("\n".join(["report,mark", *lines, ""]), encoding="utf-8")
-    run = ["run", "--data", str(tmp_path / "reports.csv"), "--target", "mark", "--text", "report", "--json"]
-    assert cli.main([*run, "--set", "seeds=[0]", "--set", "data.backbone=hashed-text"]) == 0
-    run_id = json.loads(capsys.readouterr().out)["run_id"]
-    assert cli.main(["export", run_id, "--to", str(tmp_path / "DIR")]) == 0
+    more = ["--target", "mark", "--text", "report", "--set", "data.backbone=hashed-text"]
+    export_of(tmp_path / "reports.csv", capsys, *more)
     (tmp_path / "new.csv").write_text("id,report\n1,it broke\n2,all was fine\n", encoding="utf-8")
     found = predict.predicted(tmp_path / "DIR", tmp_path / "new.csv").predictions
     assert [one.label for one in found] == ["minus", "plus"]
-    capsys.readouterr()
     (tmp_path / "other.csv").write_text("id,text\n1,it broke\n", encoding="utf-8")
     assert cli.main(["predict", str(tmp_path / "DIR"), str(tmp_path / "other.csv")]) == 2
     assert "must have the column report, or numbers alone; it has id, text" in capsys.readouterr().err

@@ -2,19 +2,62 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
+import pytest
+from scipy.stats import chi2
 
 from dpcl_core.backbones.extractor import result_of
 from dpcl_core.methods.common.dpsgd import Schedule
-from dpcl_core.methods.common.method import PublicContext
+from dpcl_core.methods.common.method import Learner, PublicContext
 from dpcl_core.methods.features import linear_heads
+from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import Addition32
+from dpcl_core.scenarios.stream import Task
+from dpcl_core.spec import Cell, Recurrence, RunSpec
 
 N_FEATURES = 5
+T = TypeVar("T")
+
+
+def told(steps: Generator[int, None, T]) -> tuple[list[int], T]:
+    """All that a training yields, and what it returns."""
+    found = []
+    while True:
+        try:
+            found.append(next(steps))
+        except StopIteration as ended:
+            return found, ended.value
+
+
+def taught(
+    learner: Learner, run: RunSpec, tasks: Iterable[Task], recurrence: Recurrence = "once"
+) -> dict[Cell, Ledger]:
+    """The ledgers of a learner that has learned these tasks, the same for all seeds."""
+    ledgers = {cell: Ledger(run.privacy.delta, run.privacy.adjacency, recurrence) for cell in run.cells()}
+    for task in tasks:
+        list(learner.learn(dict.fromkeys(run.seeds, task), ledgers))
+    return ledgers
+
+
+def spreads(drawn: np.ndarray, std: float, false_alarm: float = 1e-6) -> bool:
+    """Whether the sum of squares fits normal numbers of this standard deviation (chi-square)."""
+    statistic = float((drawn.astype(np.float64) ** 2).sum()) / std**2
+    return bool(chi2.ppf(false_alarm / 2, drawn.size) < statistic < chi2.isf(false_alarm / 2, drawn.size))
+
+
+def opacus(patch: pytest.MonkeyPatch, adam: Any, sigma: float, schedule: Schedule, waiting: list[Any]) -> Any:
+    """Opacus' optimizer around this one; its noise is `waiting`, one tensor a parameter, times the standard deviation."""
+    import opacus.optimizers.optimizer as theirs
+
+    patch.setattr(theirs, "_generate_noise", lambda std, reference, **_: std * waiting.pop(0))
+    return theirs.DPOptimizer(
+        adam, noise_multiplier=sigma, max_grad_norm=schedule.clip_norm, expected_batch_size=schedule.expected_batch,
+        loss_reduction="mean",
+    )  # fmt: skip
 
 
 def trained_heads(*given: Any, **named: Any) -> linear_heads.Heads:

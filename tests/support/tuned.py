@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import sys
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import asdict
 
 from dpcl_core import checks
@@ -36,23 +36,32 @@ def accuracy(params: Params) -> float:
     return 1 / (1 + math.log10(drawn["learning_rate"] / 1e-5) ** 2 + math.log10(drawn["clip_norm"] / 2) ** 2)
 
 
-def preparing(seconds: float = 0.0, limit: float = TOO_FAST) -> Prepare:
-    """Opens nothing; each trial takes so many seconds, and diverges above a learning rate."""
+def prepared_by(trained: Callable[[Params], float]) -> Prepare:
+    """Opens nothing; this function makes an accuracy of a trial's settings."""
 
     def prepare(tune: TuneSpec, device: str) -> Generator[Event, None, Prepared]:
         yield Progress("data", 0, 1, None, "opening nothing")
 
         def train(params: Params) -> Generator[Progress, None, float]:
             yield Progress("training", 0, 1, 0, "training nothing")
-            time.sleep(seconds)
-            rate = asdict(params)["learning_rate"]
-            if rate > limit:
-                raise Diverged(f"the loss is not finite at step 7, learning rate {rate:.2g}")
-            return accuracy(params)
+            return trained(params)
 
         return Prepared("Digits (made up)", SIZES, train)
 
     return prepare
+
+
+def preparing(seconds: float = 0.0, limit: float = TOO_FAST) -> Prepare:
+    """Each trial takes so many seconds, and diverges above a learning rate."""
+
+    def trained(params: Params) -> float:
+        time.sleep(seconds)
+        rate = asdict(params)["learning_rate"]
+        if rate > limit:
+            raise Diverged(f"the loss is not finite at step 7, learning rate {rate:.2g}")
+        return accuracy(params)
+
+    return prepared_by(trained)
 
 
 def command(seconds: float) -> tuple[str, ...]:

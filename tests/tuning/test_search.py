@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 
 import numpy as np
@@ -10,12 +10,14 @@ import pytest
 from scipy import stats
 
 from dpcl_core.errors import BadInput, DataMissing, Diverged
-from dpcl_core.events import Event, Progress, Started
+from dpcl_core.events import Progress, Started
 from dpcl_core.spec import Params
 from dpcl_core.tuning import search
-from dpcl_core.tuning.search import Prepare, Prepared
-from dpcl_core.tuning.settings import Sizes, Trial, TuneSpec
-from tests.support.tuned import SIZES, TOO_FAST, a_tuning, accuracy, preparing
+from dpcl_core.tuning.search import Prepare
+from dpcl_core.tuning.settings import Sizes, Trial
+from tests.support.tuned import SIZES, TOO_FAST, a_tuning, accuracy, prepared_by, preparing
+
+pytestmark = pytest.mark.usefixtures("home")
 
 
 def trials_of(said: Sequence[object]) -> list[Trial]:
@@ -25,16 +27,10 @@ def trials_of(said: Sequence[object]) -> list[Trial]:
 def raising(error: Exception) -> Prepare:
     """Every training ends with this error."""
 
-    def prepare(tune: TuneSpec, device: str) -> Generator[Event, None, Prepared]:
-        yield Progress("data", 0, 1, None, "opening nothing")
+    def trained(params: Params) -> float:
+        raise error
 
-        def train(params: Params) -> Generator[Progress, None, float]:
-            yield Progress("training", 0, 1, 0, "training nothing")
-            raise error
-
-        return Prepared("made up", SIZES, train)
-
-    return prepare
+    return prepared_by(trained)
 
 
 @pytest.fixture(scope="module")
@@ -60,17 +56,11 @@ def test_trials_are_measured_with_the_settings_they_name(searched: list[object])
 def test_the_sampling_rate_is_the_batch_over_the_examples_trained_on_and_the_epochs_stay() -> None:
     seen: list[dict[str, float]] = []
 
-    def prepare(tune: TuneSpec, device: str) -> Generator[Event, None, Prepared]:
-        yield Progress("data", 0, 1, None, "")
+    def trained(params: Params) -> float:
+        seen.append(asdict(params))
+        return 0.5
 
-        def train(params: Params) -> Generator[Progress, None, float]:
-            seen.append(asdict(params))
-            yield Progress("training", 0, 1, 0, "")
-            return 0.5
-
-        return Prepared("made up", SIZES, train)
-
-    trials = trials_of(list(search.search(a_tuning(3), prepare=prepare)))
+    trials = trials_of(list(search.search(a_tuning(3), prepare=prepared_by(trained))))
     assert [params["sample_rate"] for params in seen] == [trial.batch_size / 200 for trial in trials]
     assert {params["epochs"] for params in seen} == {asdict(a_tuning().base.params)["epochs"]}
 

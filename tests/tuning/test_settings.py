@@ -13,6 +13,8 @@ from dpcl_core.spec import RunSpec
 from dpcl_core.tuning import settings
 from dpcl_core.tuning.settings import TuneSpec
 
+pytestmark = pytest.mark.usefixtures("home")
+
 
 def a_base(method: str = "peft-ensemble", **raw: object) -> RunSpec:
     return checks.parse({"method": method, "privacy": {"epsilons": [1.0]}, "seeds": [0], **raw})

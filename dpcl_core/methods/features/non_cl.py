@@ -8,7 +8,7 @@ from functools import partial
 from typing import Literal
 
 from dpcl_core.events import Progress
-from dpcl_core.methods.common.method import PublicContext, PublicSizes
+from dpcl_core.methods.common.method import PublicContext, PublicSizes, settings_of
 from dpcl_core.methods.features import params, trainer
 from dpcl_core.methods.features.trainer import ModelOfSeed, Work
 from dpcl_core.privacy.ledger import Ledger
@@ -35,9 +35,9 @@ class NonCl(ModelOfSeed):
     """
 
     def __init__(self, spec: RunSpec, cells: Sequence[Cell], context: PublicContext) -> None:
-        assert isinstance(spec.params, NonClParams)
         super().__init__(spec, cells, context)
-        self._once = spec.params.release == "once"
+        chosen = settings_of(spec, NonClParams)
+        self._once = chosen.release == "once"
         self._seen: dict[int, list[Task]] = {seed: [] for seed in self._trainer.seeds}
 
     def learn(self, tasks: Mapping[int, Task], ledgers: Mapping[Cell, Ledger]) -> Iterator[Progress]:
@@ -65,9 +65,8 @@ make_learner = NonCl
 
 def planned(spec: RunSpec, facts: PublicSizes, epsilon: float, ledger: Ledger) -> None:
     """The plan of a model (`methods.planned`): a training on all tasks so far after each, or one after the last."""
-    assert isinstance(spec.params, NonClParams)
-    so_far = [tuple(range(n)) for n in range(1, facts.n_tasks + 1)]
-    trainer.planned_on(so_far[-1:] if spec.params.release == "once" else so_far, spec, facts, epsilon, ledger)
+    chosen, so_far = settings_of(spec, NonClParams), [tuple(range(n)) for n in range(1, facts.n_tasks + 1)]
+    trainer.planned_on(so_far[-1:] if chosen.release == "once" else so_far, spec, facts, epsilon, ledger)
 
 
 CARD = params.trained_card(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal, get_args
@@ -20,7 +19,6 @@ SOURCE = "Tobaben et al. 2025"
 Adapter = Literal["head", "film", "lora", "all"]
 Rule = Literal["argmax", "median", "entropy"]  # how the members of an ensemble vote
 RULES: tuple[Rule, ...] = get_args(Rule)
-_VARIANTS: Mapping[Adapter, str] = {"head": "last layer", "film": "FiLM", "lora": "LoRA", "all": "all layers"}
 MEMBER = "member"  # no vote: the member of the test example's own task, taken as given (workshop version, figure A.1)
 
 
@@ -85,7 +83,8 @@ def training_steps(params: PeftParams) -> tuple[float, int]:
 
 def variant(spec: RunSpec) -> str:
     """The adapter's name in the paper's tables."""
-    return _VARIANTS[settings_of(spec, PeftParams).adapter]
+    names: dict[Adapter, str] = {"head": "last layer", "film": "FiLM", "lora": "LoRA", "all": "all layers"}
+    return names[settings_of(spec, PeftParams).adapter]
 
 
 def derived(params: PeftParams, facts: PublicSizes) -> str:

@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from dpcl_core.events import Progress
 from dpcl_core.methods.common.classifier import Rule
-from dpcl_core.methods.common.method import PublicContext
-from dpcl_core.methods.common.state import Records
+from dpcl_core.methods.common.method import PublicContext, settings_of
 from dpcl_core.methods.features import params, trainer
 from dpcl_core.methods.features.params import MEMBER
 from dpcl_core.methods.features.rules import VoteAccumulator
@@ -37,9 +36,9 @@ class PeftEnsemble:
     KEPT = ("_members",)
 
     def __init__(self, spec: RunSpec, cells: Sequence[Cell], context: PublicContext) -> None:
-        assert isinstance(spec.params, EnsembleParams)
-        self._rule, self._one_space = spec.params.rule, spec.labels == "prior-const"
+        self._rule, self._one_space = settings_of(spec, EnsembleParams).rule, spec.labels == "prior-const"
         self._trainer, self._size = Trainer(spec, cells, context), context.task_size
+        self.kept_records = self._trainer.kept_records
         self._members: dict[int, list[Model]] = {seed: [] for seed in self._trainer.seeds}
         self._votes: dict[tuple[int, int], VoteAccumulator] = {}
         # By (seed, task): the logits of the task's own member on its test set.
@@ -54,11 +53,6 @@ class PeftEnsemble:
         models = yield from self._trainer.train(self._works(tasks), ledgers)
         for seed, model in models.items():
             self._members[seed].append(model)
-
-    @property
-    def kept_records(self) -> Records:
-        """The classes of its models."""
-        return self._trainer.kept_records
 
     def recall(self, learned: Sequence[Mapping[int, Task]]) -> None:
         """Lays the networks under the adapters again; it keeps no example. Votes are counted again when they are needed."""

@@ -79,59 +79,31 @@ def estimate(n_steps: int, expected_batch: float, n_weights: int) -> float:
     return n_steps * (_STEP_SECONDS + 2 * expected_batch * n_weights * _MULTIPLY_SECONDS)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _InThisProcess:
-    """Trainings one after another, in the caller's own thread."""
-
-    jobs: Mapping[int, Job]
-
-    def heads(self) -> Generator[int, None, dict[int, linear_heads.Heads]]:
-        """The heads by seed; now and then yields the steps done so far, over all seeds. Raises Diverged."""
-        heads: dict[int, linear_heads.Heads] = {}
-        before, shown = 0, time.monotonic()
-        has_wide = any(is_wide(job.plan.expected_batch, job.start.weights.size) for job in self.jobs.values())
-        with threadpool_limits(None if has_wide else 1):
-            for seed, job in self.jobs.items():
-                steps = job.steps()
-                while seed not in heads:
-                    try:
-                        done = before + next(steps)
-                    except StopIteration as ended:
-                        heads[seed] = ended.value
-                    else:
-                        if time.monotonic() - shown > _POLL_SECONDS:
-                            yield done
-                            shown = time.monotonic()
-                before += job.plan.n_steps
-            yield before  # its end is reported however short a round was
-        return heads
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _InProcesses:
-    """Trainings in worker processes; a job's steps count when it has finished."""
-
-    pool: ProcessPool
-    n_steps: Mapping[int, int]
-    futures: Mapping[int, Sequence[Future[linear_heads.Heads]]]
-
-    def heads(self) -> Generator[int, None, dict[int, linear_heads.Heads]]:
-        """The heads by seed; yields the steps done so far, over all seeds. Raises Diverged."""
-        from concurrent.futures import FIRST_COMPLETED, wait
-
-        waiting = {future for parts in self.futures.values() for future in parts}
-        try:
-            while waiting:
-                finished, waiting = wait(waiting, _POLL_SECONDS, FIRST_COMPLETED)
-                for future in finished:
-                    future.result()
-                yield sum(self.n_steps[seed] for seed, parts in self.futures.items() if waiting.isdisjoint(parts))
-        except BaseException:  # the generator was closed, or a seed diverged
-            self.pool.end()
-            raise
-        return {seed: linear_heads.join_heads([future.result() for future in parts]) for seed, parts in self.futures.items()}
+# One round of trainings, begun already or with the first step: yields the steps done so far, over all seeds, and returns the
+# heads by seed. Raises Diverged.
+Running = Generator[int, None, dict[int, linear_heads.Heads]]
 
 
-Running = _InThisProcess | _InProcesses  # one round of trainings, started already or on the first call of `heads`
+def _in_this_process(jobs: Mapping[int, Job]) -> Running:
+    """Trainings one after another, in the caller's own thread; yields now and then."""
+    heads: dict[int, linear_heads.Heads] = {}
+    before, shown = 0, time.monotonic()
+    has_wide = any(is_wide(job.plan.expected_batch, job.start.weights.size) for job in jobs.values())
+    with threadpool_limits(None if has_wide else 1):
+        for seed, job in jobs.items():
+            steps = job.steps()
+            while seed not in heads:
+                try:
+                    done = before + next(steps)
+                except StopIteration as ended:
+                    heads[seed] = ended.value
+                else:
+                    if time.monotonic() - shown > _POLL_SECONDS:
+                        yield done
+                        shown = time.monotonic()
+            before += job.plan.n_steps
+        yield before  # its end is reported however short a round was
+    return heads
 
 
 class ProcessPool:
@@ -159,7 +131,7 @@ class ProcessPool:
         processes idle.
         """
         if not self.uses_processes:
-            return _InThisProcess(jobs)
+            return _in_this_process(jobs)
         n_all = self._n_waiting + len(jobs)
         self._n_waiting = 0 if is_last else n_all
         last = n_all % self._count if is_last else 0
@@ -169,11 +141,25 @@ class ProcessPool:
             futures[seed] = [self._executor.submit(Job.trained, piece) for piece in pieces]
         self._futures[:] = [future for future in self._futures if not future.done()]
         self._futures += [future for parts in futures.values() for future in parts]
-        return _InProcesses(self, {seed: job.plan.n_steps for seed, job in jobs.items()}, futures)
+        return self._awaited({seed: job.plan.n_steps for seed, job in jobs.items()}, futures)
 
-    def end(self) -> None:
-        """Stops all trainings."""
-        _end(self._executor, self._futures)
+    def _awaited(
+        self, n_steps: Mapping[int, int], futures: Mapping[int, Sequence[Future[linear_heads.Heads]]]
+    ) -> Running:
+        """Trainings in worker processes; a job's steps count when it has finished."""
+        from concurrent.futures import FIRST_COMPLETED, wait
+
+        waiting = {future for parts in futures.values() for future in parts}
+        try:
+            while waiting:
+                finished, waiting = wait(waiting, _POLL_SECONDS, FIRST_COMPLETED)
+                for future in finished:
+                    future.result()
+                yield sum(n_steps[seed] for seed, parts in futures.items() if waiting.isdisjoint(parts))
+        except BaseException:  # the generator was closed, or a seed diverged
+            _end(self._executor, self._futures)
+            raise
+        return {seed: linear_heads.join_heads([future.result() for future in parts]) for seed, parts in futures.items()}
 
 
 def _started(count: int) -> ProcessPoolExecutor:

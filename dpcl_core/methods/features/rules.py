@@ -21,9 +21,13 @@ Scores = NDArray[np.floating]
 
 def cosine(steps: Sequence[Step], inputs: NDArray[np.generic]) -> Scores:
     """Cosines [n, competing] of features [n, K] with class sums, shrunk ones where released; -inf for a zero sum."""
-    last = steps[-1]
-    sums = unit_rows(last.chosen(last.real("shrunk" if "shrunk" in last.arrays else "sums").T).T)
+    sums = directions(steps[-1])
     return np.where(sums.any(axis=1), unit_rows(inputs) @ sums.T, -np.inf)
+
+
+def directions(step: Step) -> Scores:
+    """The class sums of competing classes at length 1 [competing, K], shrunk ones where released; zeros stay zeros."""
+    return unit_rows(step.chosen(step.real("shrunk" if "shrunk" in step.arrays else "sums").T).T)
 
 
 def heads(steps: Sequence[Step], inputs: NDArray[np.generic]) -> Scores:

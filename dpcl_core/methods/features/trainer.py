@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from operator import add
 from typing import TYPE_CHECKING, TypeVar, cast
 
@@ -17,7 +17,7 @@ from dpcl_core.backbones.bundled import Axes
 from dpcl_core.events import Fact, Progress
 from dpcl_core.methods.common.classifier import Rule
 from dpcl_core.methods.common.dpsgd import Schedule, learned_list, noise_multiplier
-from dpcl_core.methods.common.method import PublicContext, PublicSizes
+from dpcl_core.methods.common.method import PublicContext, PublicSizes, settings_of
 from dpcl_core.methods.common.state import Records
 from dpcl_core.methods.features import linear_heads
 from dpcl_core.methods.features.params import PeftParams
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from dpcl_core.backbones.adaptable import Network
     from dpcl_core.methods.features import adapters
 
+Taken = TypeVar("Taken")
 Returned = TypeVar("Returned")
 Shown = TypeVar("Shown")
 
@@ -76,22 +77,20 @@ class Trainer:
     """Trains the cells of a run. Holds noise, batch samplers and public facts, never an example."""
 
     def __init__(self, spec: RunSpec, cells: Sequence[Cell], context: PublicContext) -> None:
-        assert isinstance(spec.params, PeftParams)
-        self._spec, self._params, self._context = spec, spec.params, context
+        self._spec, self._params, self._context = spec, settings_of(spec, PeftParams), context
         self.seeds = tuple(dict.fromkeys(cell.seed for cell in cells))
         self._epsilons = tuple(dict.fromkeys(cell.epsilon for cell in cells))
-        plan = spec.params.schedule(context.task_size)
+        plan = self._params.schedule(context.task_size)
         n_weights = len(self._epsilons) * context.n_classes * (context.n_inputs + 1)  # of all budgets' heads of a seed
         self._device = context.device if is_wide(plan.expected_batch, n_weights) else "cpu"  # of heads
         # Sized from public numbers, and first, so that processes start during the search for noise multipliers. Adapters
         # train in this process, and so do heads on a graphics card.
-        is_pooled = spec.params.adapter == "head" and self._device == "cpu"
+        is_pooled = self._params.adapter == "head" and self._device == "cpu"
         seconds = estimate(plan.n_steps, plan.expected_batch, n_weights) if is_pooled else 0.0
         self._pool = ProcessPool(len(self.seeds), len(self.seeds) * context.n_tasks * seconds)
         self._multipliers = {e: noise_multiplier(spec, plan.sample_rate, plan.n_steps, e) for e in self._epsilons}
         self._lists = LabelLists(spec, context.public, context.n_tasks)
         self._begun: dict[int, Running] = {}  # by task
-        self._network: Network | None = None  # the frozen network under all adapters: loaded once, shared by every model
 
     def begin(self, works: Mapping[int, Work]) -> None:
         """Prefetches later tasks' head training on idle workers (public label lists only).
@@ -116,7 +115,7 @@ class Trainer:
         task, total = _task(works), sum(self._plan(work).n_steps for work in works.values())
         steps: Generator[int, None, Mapping[int, Model]]
         if self._params.adapter == "head":
-            steps = (self._begun.pop(task, None) or self._pool.begin(self._jobs(works, spaces))).heads()
+            steps = self._begun.pop(task) if task in self._begun else self._pool.begin(self._jobs(works, spaces))
         else:
             steps, total = self._adapters(works, spaces), total * len(self._epsilons)
         text = f"steps of DP-SGD ({self._params.adapter})"
@@ -135,9 +134,8 @@ class Trainer:
         """A model from a checkpoint, which has no frozen network and no public axes, with both."""
         if not isinstance(model, SideBySide):
             return model
-        network = self._frozen()
         parts = zip(self._epsilons, model.models, strict=True)
-        return SideBySide([replace(one, network=network, axes=self._axes(epsilon)) for epsilon, one in parts])
+        return SideBySide([replace(one, network=self._network, axes=self._axes(epsilon)) for epsilon, one in parts])
 
     def released(self, model: Model, cell: Cell) -> Mapping[str, NDArray[np.generic]]:
         """The cell's own part of its seed's model, by name."""
@@ -164,13 +162,11 @@ class Trainer:
     def _account(self, seed: int, work: Work, ledgers: Mapping[Cell, Ledger]) -> linear_heads.Spaces:
         """The label list of every budget of this seed; writes list and training to the ledgers."""
         cells = [Cell(epsilon, seed) for epsilon in self._epsilons]
-        plan = self._plan(work)
+        words = self._plan(work).words
         spaces = self._lists.released(cells, work.prior, work.examples.labels, ledgers, tasks=work.tasks)
         for cell in cells:
             steps, shared = self._steps(work, cell.epsilon), self._params.shares_batches
-            ledgers[cell].spend(
-                steps, task=work.tasks[-1], what=plan.words, people_of=work.tasks, shares_batches=shared
-            )
+            ledgers[cell].spend(steps, task=work.tasks[-1], what=words, people_of=work.tasks, shares_batches=shared)
         return spaces
 
     def _plan(self, work: Work) -> Schedule:
@@ -212,13 +208,12 @@ class Trainer:
             return None
         return public_axes.load(backbone, public).first(self._context.n_axes[epsilon])
 
-    def _frozen(self) -> Network:
-        """The network under all adapters, loaded once."""
-        if self._network is None:
-            from dpcl_core.backbones import adaptable  # loads torch, which heads do not need
+    @cached_property
+    def _network(self) -> Network:
+        """The frozen network under all adapters: loaded once, shared by every model."""
+        from dpcl_core.backbones import adaptable  # loads torch, which heads do not need
 
-            self._network = adaptable.load(self._spec.data.backbone, self._context.device, self._spec.data.resolution)
-        return self._network
+        return adaptable.load(self._spec.data.backbone, self._context.device, self._spec.data.resolution)
 
     def _adapters(
         self, works: Mapping[int, Work], spaces: Mapping[int, linear_heads.Spaces]
@@ -229,7 +224,12 @@ class Trainer:
         groups: dict[tuple[Schedule, int, int | None], dict[tuple[int, int], adapters.Training]] = {}
         for seed, work in works.items():
             for place, (epsilon, space) in enumerate(zip(self._epsilons, spaces[seed], strict=True)):
-                start = self._start(seed, work, place, space)
+                if isinstance(work.start, SideBySide):
+                    start = work.start.models[place].widened(space)
+                else:
+                    kind, rank, axes = self._params.adapter, self._params.lora_rank, self._axes(epsilon)
+                    assert kind != "head"
+                    start = adapters.fresh(self._network, kind, rank, space, self._context.n_labels, seed, axes)
                 batches, noise = self._batches(seed, work, epsilon), self._noise(Cell(epsilon, seed), work)
                 multiplier, given = self._steps(work, epsilon).noise_multiplier, work.examples
                 one = adapters.Training(start, given.inputs, given.labels, multiplier, batches, noise)
@@ -243,19 +243,10 @@ class Trainer:
             before += plan.n_steps * len(group)
         return {seed: SideBySide([models[seed, place] for place in range(len(self._epsilons))]) for seed in works}
 
-    def _start(self, seed: int, work: Work, place: int, space: Sequence[int]) -> adapters.Adapter:
-        """Where the training of a seed's model for the budget at this index starts."""
-        from dpcl_core.methods.features import adapters
 
-        if isinstance(work.start, SideBySide):
-            return work.start.models[place].widened(space)
-        kind, rank = self._params.adapter, self._params.lora_rank
-        assert kind != "head"
-        axes = self._axes(self._epsilons[place])
-        return adapters.fresh(self._frozen(), kind, rank, space, self._context.n_labels, seed, axes)
-
-
-def steps_as(steps: Generator[int, None, Returned], as_event: Callable[[int], Shown]) -> Generator[Shown, None, Returned]:
+def steps_as(
+    steps: Generator[Taken, None, Returned], as_event: Callable[[Taken], Shown]
+) -> Generator[Shown, None, Returned]:
     """The steps of a training as other objects; returns what the training returns."""
     while True:
         try:
@@ -280,12 +271,8 @@ class ModelOfSeed:
 
     def __init__(self, spec: RunSpec, cells: Sequence[Cell], context: PublicContext) -> None:
         self._trainer, self._context = Trainer(spec, cells, context), context
+        self.kept_records = self._trainer.kept_records
         self._models: Mapping[int, Model] = {}
-
-    @property
-    def kept_records(self) -> Records:
-        """The classes of its models."""
-        return self._trainer.kept_records
 
     def recall(self, learned: Sequence[Mapping[int, Task]]) -> None:
         """Lays the networks under the adapters again; it keeps no example."""
@@ -311,8 +298,7 @@ def planned(spec: RunSpec, facts: PublicSizes, epsilon: float, ledger: Ledger) -
 
 def planned_on(reads: Sequence[tuple[int, ...]], spec: RunSpec, facts: PublicSizes, epsilon: float, ledger: Ledger) -> None:
     """The plan of trainings that read these tasks each, the last one the task being learned."""
-    params = spec.params
-    assert isinstance(params, PeftParams)
+    params = settings_of(spec, PeftParams)
     multiplier = noise_multiplier(spec, params.sample_rate, params.n_steps, epsilon)
     training, shared = params.schedule(facts.task_size).steps(multiplier), params.shares_batches
     for tasks in reads:
@@ -334,8 +320,7 @@ def forecast(
 
     It was not measured for these two.
     """
-    params = spec.params
-    assert isinstance(params, PeftParams)
+    params = settings_of(spec, PeftParams)
     if params.adapter != "head":
         return None
     class_size = facts.n_people / facts.n_classes if on_all else facts.task_size / classes_per_task

@@ -17,11 +17,12 @@ from numpy.typing import NDArray
 from dpcl_core.errors import BadInput
 from dpcl_core.events import Fact
 from dpcl_core.methods.common.classifier import Arrays, Rule, masked
-from dpcl_core.methods.common.method import Observation, PublicContext, label_refusal
+from dpcl_core.methods.common.method import Observation, PublicContext, label_refusal, labelled
 from dpcl_core.methods.federated import matchers
 from dpcl_core.methods.federated.lists import Element, Floats, Ints, ListLearner, Lists, Reals, Singles, cholesky, simplex
 from dpcl_core.methods.federated.matchers import EntryMatcher, PublicEmbeddings, PublicView
-from dpcl_core.privacy.labels import in_label_space, label_space
+from dpcl_core.privacy.dp_events import dp
+from dpcl_core.privacy.labels import label_space
 from dpcl_core.privacy.ledger import REPLAY, Ledger
 from dpcl_core.privacy.mechanisms import ClientVectors, noisy_client_sums
 from dpcl_core.privacy.noise import Noise
@@ -188,6 +189,12 @@ def expected_clients(n_clients: int, sample_rate: float = 1.0) -> float:
     return sample_rate * n_clients
 
 
+def spend_unbounded(ledger: Ledger, task: int, what: str, *channels: str) -> None:
+    """Enters a use without noise, which no bound covers, for a task's clients and these channels."""
+    clean = dp.NonPrivateDpEvent()
+    ledger.spend(clean, task=task, what=what, channels=dict.fromkeys(channels, clean))
+
+
 def _shares(weights: Floats) -> Floats:
     totals = weights.sum(axis=1, keepdims=True)
     return np.asarray(np.divide(weights, totals, out=np.zeros_like(weights), where=totals > 0))
@@ -276,7 +283,7 @@ class SeenLabels:
         self._labels |= set(space)
         self._n_learned = task.index + 1
         self._by_task += [space] if task.task_id is not None else []
-        train = task.train.take(np.flatnonzero(in_label_space(task.train.labels, space)))
+        train = labelled(task, space)
         assert train.users is not None, "a federated scenario assigns rows to clients"
         return TaskRows(features(train.inputs), train.labels, train.users, space, self._context.n_classes)
 

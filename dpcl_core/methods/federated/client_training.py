@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -11,17 +11,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core.errors import BadInput, Diverged
+from dpcl_core.methods.common.classifier import Rule
 from dpcl_core.methods.common.dpsgd import LARGEST_WEIGHT, Adam
-from dpcl_core.methods.common.method import PublicContext
+from dpcl_core.methods.common.method import PublicContext, settings_of
 from dpcl_core.methods.federated import client_release
 from dpcl_core.methods.federated.client_release import Collect, Question, Replay, TaskRows, clients_per_task, draws_of
 from dpcl_core.methods.federated.lists import Floats, Ints, Reals, Singles
 from dpcl_core.methods.federated.params import ClippedParams, RehearsalParams, RoundParams
-from dpcl_core.privacy.dp_events import dp
 from dpcl_core.privacy.ledger import HEAD, Ledger
 from dpcl_core.privacy.mechanisms import ClientVectors, noisy_client_sums
 from dpcl_core.privacy.noise import Batches, noise_of
-from dpcl_core.scenarios.stream import generator
+from dpcl_core.scenarios.stream import Task, generator
 from dpcl_core.spec import Cell, RunSpec
 
 # Linear layers and two-layer ReLU networks, trained as a batch of copies in NumPy.
@@ -253,11 +253,10 @@ class RoundHead:
     def __init__(
         self, spec: RunSpec, cell: Cell, context: PublicContext, noise_multiplier: float, collect: Collect | None = None
     ) -> None:
-        params = spec.params
-        assert isinstance(params, RoundParams)
+        params = settings_of(spec, RoundParams)
         self._spec, self._params, self._cell, self._context = spec, params, cell, context
         self._n_users, self._n_clients = context.n_users or 0, clients_per_task(context)
-        self._multiplier, self._collect = noise_multiplier, collect
+        self._multiplier, self._collect, self.n_hidden = noise_multiplier, collect, params.hidden
         self._head = Head(context.n_inputs, context.n_classes, params.hidden)
         self._weights = self._head.initial(generator(cell.seed, "head"))
         self.coins = self._participation = participation(params, spec, cell)
@@ -297,8 +296,7 @@ class RoundHead:
         first. `extra`: what the clients send beside their updates, noised jointly with them; `on_sums` receives its sums.
         """
         if self._multiplier == 0:
-            clean = dp.NonPrivateDpEvent()
-            ledger.spend(clean, task=index, what="updates of the head without noise", channels={HEAD: clean})
+            client_release.spend_unbounded(ledger, index, "updates of the head without noise", HEAD)
         clients = Clients.of(rows.z, rows.targets, rows.users, self._n_users)
         rehearsal = generator(self._cell.seed, f"rehearsal of task {index}")
         for done in range(self._params.rounds):
@@ -338,3 +336,23 @@ class RoundHead:
         if not mixtures or not isinstance(self._params, RehearsalParams) or self._params.replay_weight == 0:
             return None
         return client_release.sampled(mixtures, self._params.samples, random, unit_length=self._params.unit_length)
+
+
+class HeadOfRounds:
+    """How a learner of one cell predicts whose head is trained in rounds: by the head's largest logit, its only rule."""
+
+    _seen: client_release.SeenLabels
+    _head: RoundHead
+
+    def scores(self, seed: int, task: Task) -> Mapping[str, Reals]:
+        """The head's logits [1, n, classes], the only prediction rule."""
+        z = self._read(client_release.features(task.test.inputs))
+        return {"argmax": self._seen.masked(self._head.logits(z)[None], task)}
+
+    def rule(self, cell: Cell) -> Rule:
+        """The head's largest logit."""
+        return self._seen.rule("federated-head", ("head",), n_hidden=self._head.n_hidden)
+
+    def _read(self, z: Singles) -> Singles:
+        """What the head reads of embeddings [n, d]."""
+        return z

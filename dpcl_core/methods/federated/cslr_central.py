@@ -14,17 +14,16 @@ from functools import cache, partial
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpcl_core.events import Progress
-from dpcl_core.methods.common.classifier import Rule
+from dpcl_core.methods.common.classifier import Arrays
 from dpcl_core.methods.common.dpsgd import each_task
 from dpcl_core.methods.common.method import PublicContext, PublicSizes, settings_of
 from dpcl_core.methods.federated import client_release
 from dpcl_core.methods.federated import params as federated
-from dpcl_core.methods.federated.client_release import ListsObserved, SeenLabels, TaskRows, clients_per_task, features
-from dpcl_core.methods.federated.client_training import RoundHead
-from dpcl_core.methods.federated.lists import Floats, Ints, Lists, Reals
+from dpcl_core.methods.federated.client_release import ListsObserved, SeenLabels, TaskRows, clients_per_task
+from dpcl_core.methods.federated.client_training import HeadOfRounds, RoundHead
+from dpcl_core.methods.federated.lists import Floats, Ints, Lists
 from dpcl_core.methods.federated.release_schedule import Horizon, Noises, ReleaseSchedule
 from dpcl_core.privacy.accounting import subsampled_gaussian
 from dpcl_core.privacy.ledger import REPLAY, Ledger
@@ -95,7 +94,7 @@ def noises(params: CslrCentralParams, horizon: Horizon, epsilon: float) -> Noise
     return together(epsilon, params.replay_share)
 
 
-class CslrCentral:
+class CslrCentral(HeadOfRounds):
     """One cell's mixtures and head."""
 
     KEPT = ("_seen", "_releases", "_head")
@@ -126,17 +125,9 @@ class CslrCentral:
             if is_by_round and done in (1, total):
                 yield self._releases.observed(rows, lists, task.index, done - 1)
 
-    def scores(self, seed: int, task: Task) -> Mapping[str, Reals]:
-        """The head's logits [1, n, classes], the only prediction rule."""
-        return {"argmax": self._seen.masked(self._head.logits(features(task.test.inputs))[None], task)}
-
-    def released(self, cell: Cell) -> Mapping[str, NDArray[np.generic]]:
+    def released(self, cell: Cell) -> Arrays:
         """The last task's noisy sums, averaged over the rounds so far, and the current head."""
         return {**self._releases.released(cell), **self._head.released()}
-
-    def rule(self, cell: Cell) -> Rule:
-        """The head's largest logit."""
-        return self._seen.rule("federated-head", ("head",), n_hidden=self._params.hidden)
 
 
 class _RoundSums:
@@ -147,7 +138,7 @@ class _RoundSums:
     ) -> None:
         self._releases, self._rows, self._index = releases, rows, index
         self._lists = lists() if releases.n_groups > 1 else None
-        self._layout, self._expected = releases.layout(rows), expected
+        self._layout, self._expected = releases.layout(len(rows.space)), expected
         self._std = releases.multipliers[0] * self._layout.sensitivity
         self._total, self._n_rounds = np.zeros((1, 1)), 0
 

@@ -22,22 +22,20 @@ from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 from annotated_types import Interval
-from numpy.typing import NDArray
 
 from dpcl_core.errors import BadInput
 from dpcl_core.events import Claim, Progress
-from dpcl_core.methods.common.classifier import Rule
+from dpcl_core.methods.common.classifier import Arrays, Rule
 from dpcl_core.methods.common.method import PublicContext, PublicSizes, settings_of
 from dpcl_core.methods.federated import client_release, matchers, published_release
 from dpcl_core.methods.federated import params as federated
 from dpcl_core.methods.federated.client_release import ListsObserved, NoiseStd, Replay
-from dpcl_core.methods.federated.client_training import RoundHead
-from dpcl_core.methods.federated.lists import Floats, Ints, ListLearner, Lists, Reals, Singles
+from dpcl_core.methods.federated.client_training import HeadOfRounds, RoundHead
+from dpcl_core.methods.federated.lists import Floats, Ints, ListLearner, Lists, Singles
 from dpcl_core.methods.federated.matchers import EntryMatcher, PublicEmbeddings, PublicView, pooled
 from dpcl_core.methods.federated.published_release import Aggregation, SlotSums
 from dpcl_core.privacy import cslr_accounting
 from dpcl_core.privacy.cslr_accounting import TABLE_5
-from dpcl_core.privacy.dp_events import dp
 from dpcl_core.privacy.ledger import REPLAY, Ledger
 from dpcl_core.privacy.noise import noise_of
 from dpcl_core.published import Printed
@@ -223,7 +221,7 @@ class _CurrentTask:
     sums: SlotSums | None = None
 
 
-class CslrPublished:
+class CslrPublished(HeadOfRounds):
     """One cell's mixtures, one part a task, and its head."""
 
     KEPT, kept_records = ("_seen", "_head", "_parts", "_noise"), (Replay,)
@@ -250,14 +248,13 @@ class CslrPublished:
     def learn(self, tasks: Mapping[int, Task], ledgers: Mapping[Cell, Ledger]) -> Iterator[Progress | ListsObserved]:
         task, ledger = tasks[self._cell.seed], ledgers[self._cell]
         rows, params, seed = self._seen.rows(task), self._params, self._cell.seed
-        rows, by_label = replace(rows, z=self._seen_on_axes(rows.z)), params.lists == "label"
+        rows, by_label = replace(rows, z=self._read(rows.z)), params.lists == "label"
         yield Progress("training", 0, params.rounds, task.index, f"lists of {task.name}")
         n_lists = len(rows.space) if by_label else 1
         n_groups = n_lists * params.modes_per_task
         ledger.claimed = self._claimed(n_lists * params.list_size, n_groups) if self._sigma > 0 else None
         if what := self._without_bound():
-            unbounded = dp.NonPrivateDpEvent()
-            ledger.spend(unbounded, task=task.index, what=what, channels={REPLAY: unbounded})
+            client_release.spend_unbounded(ledger, task.index, what, REPLAY)
         fit = ListLearner(params.list_size, params.restarts, form=params.second_moments)
         draws = client_release.draws_of(seed, f"list of task {task.index}")
         lists = client_release.user_lists(rows, range(self._n_users), fit, draws, by_label=by_label)
@@ -274,12 +271,7 @@ class CslrPublished:
                 std = NoiseStd(z, z, self._sigma, params.second_moments)
                 yield ListsObserved(lambda: state.lists, task.index, done - 1, [self._parts], [std], self._public)
 
-    def scores(self, seed: int, task: Task) -> Mapping[str, Reals]:
-        """The head's logits [1, n, classes], the only prediction rule."""
-        z = self._seen_on_axes(client_release.features(task.test.inputs))
-        return {"argmax": self._seen.masked(self._head.logits(z)[None], task)}
-
-    def released(self, cell: Cell) -> Mapping[str, NDArray[np.generic]]:
+    def released(self, cell: Cell) -> Arrays:
         """The last task's averages that the server keeps, `weights`, `means` and `targets`, and the current head."""
         latest = self._parts[-1]
         return {"weights": latest.weights, "means": latest.means, "targets": latest.targets, **self._head.released()}
@@ -289,7 +281,7 @@ class CslrPublished:
         public = {} if self._axes is None else {"centre": self._axes.centre, "axes": self._axes.axes}
         return self._seen.rule("federated-head", ("head",), public=public, n_hidden=self._params.hidden)
 
-    def _seen_on_axes(self, z: Singles) -> Singles:
+    def _read(self, z: Singles) -> Singles:
         """Embeddings [n, d] unchanged, or their coordinates [n, dimensions] on the public axes if the settings project."""
         return z if self._axes is None else self._axes.residuals(z).astype(np.float32)
 

@@ -11,11 +11,10 @@ from functools import cache, partial
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpcl_core.events import Progress
-from dpcl_core.methods.common.classifier import Rule
-from dpcl_core.methods.common.method import PublicContext
+from dpcl_core.methods.common.classifier import Arrays, Rule
+from dpcl_core.methods.common.method import PublicContext, settings_of
 from dpcl_core.methods.common.stream_noise import ADDED_PRINTED, PredictionParams, predicts_shrunk
 from dpcl_core.methods.federated import client_release
 from dpcl_core.methods.federated import params as federated
@@ -76,11 +75,10 @@ class CslrServerHead:
     received: ClassVar[str] = "releases"
 
     def __init__(self, spec: RunSpec, cells: Sequence[Cell], context: PublicContext, collect: Collect | None = None) -> None:
-        assert isinstance(spec.params, federated.ServerParams)
-        self._params, self._cells, self._seed = spec.params, tuple(cells), cells[0].seed
+        self._params, self._cells, self._seed = settings_of(spec, federated.ServerParams), tuple(cells), cells[0].seed
         self._seen = SeenLabels(spec, context)
         self._releases = ReleaseSchedule(spec, cells, context, collect=collect)
-        self._head = Head(context.n_inputs, context.n_classes, spec.params.hidden)
+        self._head = Head(context.n_inputs, context.n_classes, self._params.hidden)
         self._rules = ("argmax", "shrunk") if predicts_shrunk(spec, context.n_tasks) else ("argmax",)
         self._first = np.stack([self._head.initial(generator(self._seed, "head"))] * len(cells) * len(self._rules))
         self._weights = self._first  # [rules * epsilons, P]
@@ -134,7 +132,7 @@ class CslrServerHead:
         by_rule = np.split(self._seen.masked(logits, task), len(self._rules))
         return dict(reversed(list(zip(self._rules, by_rule, strict=True))))
 
-    def released(self, cell: Cell) -> Mapping[str, NDArray[np.generic]]:
+    def released(self, cell: Cell) -> Arrays:
         """The last task's noisy sums, and the weights [P] of the cell's `head`, trained on the releases of all tasks."""
         return {**self._releases.released(cell), "head": self._weights[self._cells.index(cell) - len(self._cells)].copy()}
 

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-
-import numpy as np
-from numpy.typing import NDArray
 
 from dpcl_core.events import Progress
-from dpcl_core.methods.common.classifier import Rule
+from dpcl_core.methods.common.classifier import Arrays
 from dpcl_core.methods.common.method import PublicContext, settings_of
 from dpcl_core.methods.federated import params as federated
-from dpcl_core.methods.federated.client_release import Collect, Question, SeenLabels, features
-from dpcl_core.methods.federated.client_training import RoundHead
+from dpcl_core.methods.federated.client_release import Collect, Question, SeenLabels
+from dpcl_core.methods.federated.client_training import HeadOfRounds, RoundHead
 from dpcl_core.methods.federated.lists import Ints, Reals
 from dpcl_core.methods.federated.release_schedule import Horizon
 from dpcl_core.privacy.ledger import Ledger
@@ -21,18 +17,12 @@ from dpcl_core.published import Departure
 from dpcl_core.scenarios.stream import Task
 from dpcl_core.spec import Cell, RunSpec
 
-
-@dataclass(frozen=True, kw_only=True)
-class DpFedAvgParams(federated.ClippedParams):
-    """Rounds of a clipped, noised head."""
-
-
 CARD = federated.card(
     name="dp-fedavg", title="DP-FedAvg, no replay",
     summary="Clients train the head in rounds, one task after another; each client's update is clipped, and the sum gets "
     "noise. Nothing protects it from forgetting.",
     source="McMahan et al. 2018; DP-SGD (no replay) of Shihab et al. 2026",
-    params=DpFedAvgParams, key_settings=("rounds", "participation", "clip_norm"), module=__name__,
+    params=federated.ClippedParams, key_settings=("rounds", "participation", "clip_norm"), module=__name__,
     planned="dpcl_core.methods.federated.release_schedule:rounds",
     printed=federated.printed_settings(
         federated.ROUNDS, federated.CLIP_OPEN,
@@ -50,13 +40,14 @@ CARD = federated.card(
 )
 
 
-class DpFedAvg:
+class DpFedAvg(HeadOfRounds):
     """One model, trained on task after task."""
 
     KEPT = ("_seen", "_head")
 
     def __init__(self, spec: RunSpec, cells: Sequence[Cell], context: PublicContext, collect: Collect | None = None) -> None:
-        (self._cell,), self._params, self._seen = cells, settings_of(spec, DpFedAvgParams), SeenLabels(spec, context)
+        (self._cell,), self._params = cells, settings_of(spec, federated.ClippedParams)
+        self._seen = SeenLabels(spec, context)
         noise = Horizon.of(spec, context, self._params).one_per_round(self._cell.epsilon)
         self._head = RoundHead(spec, self._cell, context, noise, collect)
 
@@ -70,17 +61,9 @@ class DpFedAvg:
         """The clients' updates of the question's head."""
         return self._head.answers(self._seen.rows(task), question, clients)
 
-    def scores(self, seed: int, task: Task) -> Mapping[str, Reals]:
-        """The head's logits [1, n, classes], the only prediction rule."""
-        return {"argmax": self._seen.masked(self._head.logits(features(task.test.inputs))[None], task)}
-
-    def released(self, cell: Cell) -> Mapping[str, NDArray[np.generic]]:
+    def released(self, cell: Cell) -> Arrays:
         """The head after the last round."""
         return self._head.released()
-
-    def rule(self, cell: Cell) -> Rule:
-        """The head's largest logit."""
-        return self._seen.rule("federated-head", ("head",), n_hidden=self._params.hidden)
 
 
 make_learner = DpFedAvg

@@ -25,19 +25,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpcl_core.events import Progress
-from dpcl_core.methods.common.classifier import Rule
+from dpcl_core.methods.common.classifier import Arrays, Rule
 from dpcl_core.methods.common.dpsgd import Adam
 from dpcl_core.methods.common.method import PublicContext, settings_of
 from dpcl_core.methods.federated import client_training
 from dpcl_core.methods.federated import params as federated
-from dpcl_core.methods.federated.client_release import SeenLabels, clients_per_task, features
+from dpcl_core.methods.federated.client_release import SeenLabels, clients_per_task, features, spend_unbounded
 from dpcl_core.methods.federated.client_training import Clients, Head, averaged, moved
 from dpcl_core.methods.federated.lists import Ints, Reals, Singles
 from dpcl_core.methods.federated.release_schedule import Horizon
-from dpcl_core.privacy.dp_events import dp
 from dpcl_core.privacy.ledger import HEAD, REPLAY, Ledger
 from dpcl_core.privacy.mechanisms import ClientVectors, noisy_client_sums
 from dpcl_core.privacy.noise import noise_of
@@ -225,9 +223,7 @@ class FedCilDp:
         task, ledger = tasks[self._cell.seed], ledgers[self._cell]
         rows = self._seen.rows(task)
         if self._noises.head == 0:
-            clean = dp.NonPrivateDpEvent()
-            what = "updates of generator and classifier without noise"
-            ledger.spend(clean, task=task.index, what=what, channels={REPLAY: clean, HEAD: clean})
+            spend_unbounded(ledger, task.index, "updates of generator and classifier without noise", REPLAY, HEAD)
         clients = Clients.of(rows.z, rows.targets, rows.users, self._n_users)
         release = self._spec.privacy.noise == "release" and self._noises.head > 0
         for done in range(self._params.rounds):
@@ -249,7 +245,7 @@ class FedCilDp:
         logits = self._gan.classifier.logits(self._classifier, features(task.test.inputs))
         return {"argmax": self._seen.masked(logits[None, :, 1:], task)}
 
-    def released(self, cell: Cell) -> Mapping[str, NDArray[np.generic]]:
+    def released(self, cell: Cell) -> Arrays:
         """Weights of the generator and of the classifier as the last round left them."""
         return {"generator": self._generator.copy(), "classifier": self._classifier.copy()}
 

@@ -11,16 +11,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpcl_core.events import Progress
-from dpcl_core.methods.common.classifier import Rule
+from dpcl_core.methods.common.classifier import Arrays, Rule
 from dpcl_core.methods.common.method import PublicContext, PublicSizes, refuse_budgets, settings_of
 from dpcl_core.methods.federated import params as federated
-from dpcl_core.methods.federated.client_release import SeenLabels, TaskRows, by_label, features
+from dpcl_core.methods.federated.client_release import SeenLabels, TaskRows, by_label, features, spend_unbounded
 from dpcl_core.methods.federated.client_training import participation
 from dpcl_core.methods.federated.lists import Floats, Ints, Reals
-from dpcl_core.privacy.dp_events import dp
 from dpcl_core.privacy.ledger import HEAD, REPLAY, Ledger
 from dpcl_core.privacy.sums import unit_rows
 from dpcl_core.published import Departure
@@ -78,9 +76,8 @@ class FedTaLite:
         self._labels: tuple[int, ...] = ()
 
     def learn(self, tasks: Mapping[int, Task], ledgers: Mapping[Cell, Ledger]) -> Iterator[Progress]:
-        task, clean = tasks[self._cell.seed], dp.NonPrivateDpEvent()
-        channels = {REPLAY: clean, HEAD: clean}
-        ledgers[self._cell].spend(clean, task=task.index, what="prototypes and anchors without noise", channels=channels)
+        task = tasks[self._cell.seed]
+        spend_unbounded(ledgers[self._cell], task.index, "prototypes and anchors without noise", REPLAY, HEAD)
         rows = self._seen.rows(task)
         self._gather(rows)
         random = generator(self._cell.seed, f"rounds of task {task.index}")
@@ -96,7 +93,7 @@ class FedTaLite:
         mixed, _ = self._mixed(features(task.test.inputs).astype(np.float64), self._anchors)
         return {"cosine": self._seen.masked((mixed @ self._prototypes.T)[None], task)}
 
-    def released(self, cell: Cell) -> Mapping[str, NDArray[np.generic]]:
+    def released(self, cell: Cell) -> Arrays:
         """The current keys, prototypes and anchors [C, d]."""
         return {"keys": self._keys.copy(), "prototypes": self._prototypes.copy(), "anchors": self._anchors.copy()}
 

@@ -6,11 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpcl_core.events import Progress
 from dpcl_core.methods.common import stream_noise
-from dpcl_core.methods.common.classifier import Rule
+from dpcl_core.methods.common.classifier import Arrays, Rule
 from dpcl_core.methods.common.method import PublicContext, PublicSizes
 from dpcl_core.methods.common.stream_noise import PredictionParams, RememberedParams
 from dpcl_core.methods.federated import params as federated
@@ -85,7 +84,7 @@ class LabelMeans:
 
     def longest(self, task: Task) -> float:
         """The length to which a client's vector of this task is clipped: the sensitivity of the task's sum."""
-        return self._releases.layout(self._seen.rows(task)).sensitivity
+        return self._releases.layout(len(self._seen.rows(task).space)).sensitivity
 
     def scores(self, seed: int, task: Task) -> Mapping[str, Reals]:
         """Nearness of each class's mean [epsilons, n, classes] by rule, the run's own first.
@@ -99,7 +98,7 @@ class LabelMeans:
             found["shrunk"] = np.stack([self._nearness(z, self._shrunk(place) or self._parts(place)) for place in places])
         return {rule: self._seen.masked(found[rule], task) for rule in sorted(found, reverse=self._is_shrunk)}
 
-    def released(self, cell: Cell) -> Mapping[str, NDArray[np.generic]]:
+    def released(self, cell: Cell) -> Arrays:
         """The noisy sums of the last task, or of all with remembered noise, and the `means` [labels, d] decoded from them.
 
         `shrunk` [labels, d]: the means of all tasks' releases, shrunk, of the labels that anything is left of.

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dpcl_core.methods.common.classifier import Arrays
 from dpcl_core.methods.common.method import PublicContext
 from dpcl_core.methods.federated import matchers
 from dpcl_core.methods.federated import params as federated
@@ -107,7 +107,7 @@ class LocalList(CslrServerHead):
         stds = [NoiseStd(std / root, z, std) for std, z in zip(local, multipliers, strict=True)]
         return ListsObserved(lambda: lists, index, 0, self._parts, stds, public)
 
-    def released(self, cell: Cell) -> Mapping[str, NDArray[np.generic]]:
+    def released(self, cell: Cell) -> Arrays:
         """The last task's noisy lists as the server gets them: `weights` [clients, L], `means`, `targets`; and the head."""
         lists = self._received[self._cells.index(cell)]
         return {"weights": lists.weights, "means": lists.means, "targets": lists.targets, **super().released(cell)}

@@ -372,7 +372,13 @@ def pooled(
         starts = np.stack([_start(row, sorted_features.reshape(-1, width), n_groups) for row in chosen])
     ids, prototypes, cost = _alternated(sorted_features, shares, starts, rule, generator)
     place = np.take_along_axis(coordinates, elements, axis=1)[clients]
-    renamed = _group_order(ids, prototypes, shares, place, previous)
+    if previous is not None:
+        renamed = _assigned(squared_distances(prototypes, previous))
+    else:
+        belongs = (ids[..., None] == np.arange(n_groups)) * shares[..., None]
+        totals, means = belongs.sum(axis=(0, 1)), np.full(n_groups, np.inf)  # groups without weight come last
+        np.divide((belongs * place[..., None]).sum(axis=(0, 1)), totals, out=means, where=totals > 0)
+        renamed = np.argsort(np.argsort(means, kind="stable"), kind="stable")
     group_ids = np.empty((n, length), dtype=np.int64)
     np.put_along_axis(unsorted := np.empty_like(group_ids), elements[clients], renamed[ids], axis=1)
     group_ids[clients] = unsorted
@@ -428,16 +434,3 @@ def _alternated(
     total = (np.take_along_axis(costs, ids[..., None], axis=3)[..., 0] * weights).sum(axis=(1, 2))
     best = int(total.argmin())
     return ids[best], prototypes[best], float(total[best])
-
-
-def _group_order(
-    ids: Ints, prototypes: Floats, weights: Floats, coordinates: Floats, previous: Floats | None
-) -> Ints:
-    """The canonical number of each group, [K]."""
-    if previous is not None:
-        return _assigned(squared_distances(prototypes, previous))
-    belongs = (ids[..., None] == np.arange(len(prototypes))) * weights[..., None]
-    totals = belongs.sum(axis=(0, 1))
-    places = np.full(len(prototypes), np.inf)  # groups without weight come last
-    np.divide((belongs * coordinates[..., None]).sum(axis=(0, 1)), totals, out=places, where=totals > 0)
-    return np.argsort(np.argsort(places, kind="stable"), kind="stable")

@@ -23,8 +23,6 @@ Matcher = Literal["signature", "pca-mean", "mean", "target", "random"]
 Rule = Literal["nearest", "hungarian", "ot"]
 SignatureCovariance = Literal["shared-spherical", "shared-full", "own-shrunk", "own"]
 SignatureNorm = Literal["centred", "z-scored", "ranked", "raw"]
-Slots = Literal["weighted", "even"]
-Radius = Annotated[float, Interval(gt=0, le=100)]
 PAPER = "Shihab et al. 2026"
 SOURCE = f"{PAPER} (CSLR)"
 SIMULATED = (
@@ -130,10 +128,10 @@ class ReleaseParams(Params):
         "sentences", "Axes fitted to",
         "What the public axes are principal axes of. sentences: all public sentences. topics: the means of groups of "
         "them, so that fewer axes hold what tells labels apart.")
-    radius: Radius | None = parameter(
+    radius: Annotated[float, Interval(gt=0, le=100)] | None = parameter(
         None, "Norm bound of embeddings",
         "Longest released mean, from the public centre; empty: what nine of ten public topics keep within.")
-    slots: Slots = parameter(
+    slots: Literal["weighted", "even"] = parameter(
         "weighted", "Division of ε among tasks",
         "weighted: a client may lack some labels or groups, and its shares are released too. even: every client holds "
         "each, and only means are released.")
@@ -148,8 +146,7 @@ def check_federated(spec: RunSpec, facts: PublicSizes) -> None:
     if isinstance(params, ReleaseParams):
         check_axes(spec, params.dimensions)
     if n_users < 2:
-        allowed = "must be at least 2: one client alone cannot hide"
-        raise BadInput("scenario.clients", n_users, allowed)
+        raise BadInput("scenario.clients", n_users, "must be at least 2: one client alone cannot hide")
     if facts.recurrence == "once" and n_users < 2 * facts.n_tasks:
         allowed = f"must be at least {2 * facts.n_tasks}: each task has its own clients, and one alone cannot hide"
         raise BadInput("scenario.clients", n_users, allowed, {"scenario.clients": 2 * facts.n_tasks})

@@ -114,9 +114,6 @@ def rounds(spec: RunSpec, facts: PublicSizes, epsilon: float, ledger: Ledger) ->
     each_task(ledger, facts, horizon.rounds_of(horizon.one_per_round(epsilon)))
 
 
-_REMEMBERED = "sums of clients' vectors, over all tasks with remembered noise"
-
-
 class ReleaseSchedule:
     """The released mixtures of one seed's budgets. Keeps only releases and public facts; with remembered noise the clean
     sums of all tasks stay in memory, and in no checkpoint (`recall`), and a task's mixture is of all tasks so far.
@@ -151,16 +148,13 @@ class ReleaseSchedule:
         self.parts: list[list[Replay]] = [[] for _ in cells]  # by budget, one mixture per task
         self._stream: Stream | None = None
         if stream_noise.remembers(spec):  # one list of labels, and so one layout, for all tasks
-            layout, factorisation = self._layout(len(context.public)), stream_noise.chosen(context).factorisation
+            layout, factorisation = self.layout(len(context.public)), stream_noise.chosen(context).factorisation
             check_size(8 * context.n_tasks * layout.width)
-            bound, width = layout.sensitivity, layout.width
-            self._stream = Stream(factorisation, 1, width, bound=bound, what=_REMEMBERED, channel=REPLAY)
+            what = "sums of clients' vectors, over all tasks with remembered noise"
+            self._stream = Stream(factorisation, 1, layout.width, bound=layout.sensitivity, what=what, channel=REPLAY)
 
-    def layout(self, rows: TaskRows) -> client_release.Layout:
-        """The layout of a client's vector in a task's sum: a single slot needs no shares."""
-        return self._layout(len(rows.space))
-
-    def _layout(self, n_labels: int) -> client_release.Layout:
+    def layout(self, n_labels: int) -> client_release.Layout:
+        """The layout of a client's vector in the sum of a task with so many labels: a single slot needs no shares."""
         n_slots = n_labels * self.n_groups
         if n_slots == 1 or self._params.slots == "even":
             return client_release.EvenSlots(self.public.view, n_slots)
@@ -173,21 +167,29 @@ class ReleaseSchedule:
 
         `lists`: returns the clients' lists of the task; called only where a label has several groups.
         """
-        layout = self.layout(rows)
-        if self._stream is not None:
-            self._remembered(self._stream, layout, rows, index, [ledgers[cell] for cell in self._cells])
+        layout, targets = self.layout(len(rows.space)), self.targets(rows)
+        if self._stream is not None:  # every budget's mixture is read off the running sum of all tasks
+            self.recall(rows, index)
+            of, expected = self._stream.factorisation, client_release.expected_clients(self._n_clients) * (index + 1)
+            entered = [ledgers[cell] for cell in self._cells]
+            released = noisy_stream_sums(self._stream, self.multipliers, self._noises, entered, task=index)
+            for budget, one in enumerate(released):
+                totals = of.running_sums([*of.releases(self._totals(budget)), one[0]])
+                std = self.multipliers[budget] * layout.sensitivity * of.sensitivity() * float(of.prefix_noise[index])
+                (mixture,) = client_release.decoded(totals[None], layout, targets, expected, [std])
+                self.keep(budget, index, rows, mixture)
             return
         for budget, cell in enumerate(self._cells):
             vectors = self._vectors(rows, index, budget, lists)
             multiplier, noise, n = [self.multipliers[budget]], [self._noises[budget]], self._n_clients
             (mixture,) = client_release.release_vectors(
-                vectors, layout, self.targets(rows), multiplier, noise, [ledgers[cell]], task=index, n_clients=n
+                vectors, layout, targets, multiplier, noise, [ledgers[cell]], task=index, n_clients=n
             )
             self.keep(budget, index, rows, mixture)
 
     def _vectors(self, rows: TaskRows, index: int, budget: int, lists: Callable[[], Lists] | None = None) -> Reals:
         """Every client's vector for a budget's sum. Private."""
-        question = Question(index, 0, self.layout(rows).width, self.prototypes(budget, rows.space))
+        question = Question(index, 0, self.layout(len(rows.space)).width, self.prototypes(budget, rows.space))
         if self._collect is not None:
             return self._collect(question, np.arange(self._n_users))
         return self.answers(rows, question, lists)
@@ -197,19 +199,6 @@ class ReleaseSchedule:
         if self._stream is not None:
             self._stream.add_vectors(self._vectors(rows, index, 0))
 
-    def _remembered(
-        self, stream: Stream, layout: client_release.Layout, rows: TaskRows, index: int, ledgers: Sequence[Ledger]
-    ) -> None:
-        """Releases a task under remembered noise, and reads every budget's mixture off the running sum of all tasks."""
-        self.recall(rows, index)
-        of, expected = stream.factorisation, client_release.expected_clients(self._n_clients) * (index + 1)
-        released = noisy_stream_sums(stream, self.multipliers, self._noises, ledgers, task=index)
-        for budget, one in enumerate(released):
-            totals = of.running_sums([*of.releases(self._totals(budget)), one[0]])
-            std = self.multipliers[budget] * layout.sensitivity * of.sensitivity() * float(of.prefix_noise[index])
-            (mixture,) = client_release.decoded(totals[None], layout, self.targets(rows), expected, [std])
-            self.keep(budget, index, rows, mixture)
-
     def _totals(self, budget: int) -> list[Floats]:
         """The noisy sums [D] of a budget's mixtures so far."""
         return [part.sums for part in self.parts[budget] if part.sums is not None]
@@ -218,7 +207,7 @@ class ReleaseSchedule:
         """What each task added to a budget's sums, in blocks [K, B] of its slots, each shrunk (`continual.shrunk`)."""
         found, before = list[Floats](), np.zeros(1)
         for index, (part, after) in enumerate(zip(self.parts[budget], self._totals(budget), strict=True)):
-            std = self.multipliers[budget] * self._layout(len(part.targets) // self.n_groups).sensitivity
+            std = self.multipliers[budget] * self.layout(len(part.targets) // self.n_groups).sensitivity
             if self._stream is not None:
                 of = self._stream.factorisation
                 std, after, before = std * of.sensitivity() * of.step_noise(index), after - before, after
@@ -227,7 +216,7 @@ class ReleaseSchedule:
 
     def decoded(self, blocks: Floats, targets: Floats, budget: int) -> Replay:
         """The mixture of blocks [K, B] of the slots with these targets; a slot of zeros has no weight."""
-        layout = self._layout(len(targets) // self.n_groups)
+        layout = self.layout(len(targets) // self.n_groups)
         stds, expected = [self.multipliers[budget] * layout.sensitivity], client_release.expected_clients(self._n_clients)
         (mixture,) = client_release.decoded(blocks.reshape(1, -1), layout, targets, expected, stds)
         return replace(mixture, weights=mixture.weights * blocks.any(axis=1))
@@ -261,7 +250,7 @@ class ReleaseSchedule:
         if question.state.shape != expected:
             raise BadInput("question.state", question.state.shape, f"must be the means of the task's groups, {expected}")
         fitted = (lists or partial(self.lists, rows, question.task))() if self.n_groups > 1 else None
-        return self.layout(rows).vectors(self.slotted(rows, fitted, question.state, question.task))
+        return self.layout(len(rows.space)).vectors(self.slotted(rows, fitted, question.state, question.task))
 
     def slotted(self, rows: TaskRows, lists: Lists | None, prototypes: Reals, index: int) -> client_release.Slotted:
         """Every client's shares and means of the task's slots, matched to `prototypes` [S, M, d]. Private."""
@@ -272,19 +261,19 @@ class ReleaseSchedule:
         return client_release.by_matching(lists, ids, len(rows.space) * self.n_groups)
 
     def observed(self, rows: TaskRows, lists: Callable[[], Lists], index: int, round: int) -> ListsObserved:
-        """The simulator's view of the task's lists and of all releases so far."""
-        return ListsObserved(lists, index, round, self.parts, self._stds(rows), self.public)
+        """The simulator's view of the task's lists and of all releases so far.
+
+        Each budget's noise is that of a release of such a task in which all slots have equal shares.
+        """
+        layout, radius = self.layout(len(rows.space)), self.public.view.radius
+        is_even = isinstance(layout, client_release.EvenSlots)
+        scale = layout.sensitivity / self._n_clients * (1 if is_even else radius * layout.n_slots)
+        stds = [NoiseStd(z * scale, z / self._n_clients, z * radius) for z in self.multipliers]
+        return ListsObserved(lists, index, round, self.parts, stds, self.public)
 
     def targets(self, rows: TaskRows) -> Floats:
         """One-hot targets [K, C] of the task's slots, which are labels or groups within one. Public."""
         return np.repeat(np.eye(rows.n_classes)[list(rows.space)], self.n_groups, axis=0)
-
-    def _stds(self, rows: TaskRows) -> list[NoiseStd]:
-        """Each budget's noise in a release of such a task, if all its slots had equal shares."""
-        layout, radius = self.layout(rows), self.public.view.radius
-        is_even = isinstance(layout, client_release.EvenSlots)
-        scale = layout.sensitivity / self._n_clients * (1 if is_even else radius * layout.n_slots)
-        return [NoiseStd(z * scale, z / self._n_clients, z * radius) for z in self.multipliers]
 
     def prototypes(self, budget: int, space: Sequence[int]) -> Floats:
         """Means [S, M, d] to which a budget's lists are matched: a label's latest release if any, else public modes.

@@ -6,7 +6,7 @@ import functools
 import math
 import operator
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -16,7 +16,7 @@ from dpcl_core.errors import BadInput
 from dpcl_core.events import Progress
 from dpcl_core.methods.common.classifier import Rule, masked
 from dpcl_core.methods.common.dpsgd import LARGEST_WEIGHT
-from dpcl_core.methods.common.method import PublicContext, PublicSizes, labelled, refuse_budgets
+from dpcl_core.methods.common.method import PublicContext, PublicSizes, labelled, refuse_budgets, settings_of
 from dpcl_core.methods.lifelong import params as settings
 from dpcl_core.methods.lifelong.params import BatchParams
 from dpcl_core.privacy.dp_events import dp
@@ -35,11 +35,6 @@ if TYPE_CHECKING:
 AT_ONCE = {"cpu": 200, "cuda": 5000}
 
 
-@dataclass(frozen=True, kw_only=True)
-class AgemParams(BatchParams):
-    """Settings of A-GEM: those of fixed batches and memory, and no others."""
-
-
 class Agem:
     """One network for one seed. Softmax cross-entropy and plain descent; one batch of each task is stored unchanged.
 
@@ -55,9 +50,8 @@ class Agem:
         from dpcl_core.backbones import gpu
         from dpcl_core.methods.lifelong import nets
 
-        assert isinstance(spec.params, BatchParams)
         (self._cell,) = cells
-        self._params, self._labels, self._context = spec.params, spec.labels, context
+        self._params, self._labels, self._context = settings_of(spec, BatchParams), spec.labels, context
         self._form = settings.input_form(context.form, context.n_inputs)
         self._net = nets.build(self._form, context.n_classes, self._cell.seed).to(context.device)
         self._room = gpu.room(context.device)
@@ -218,7 +212,7 @@ CARD = settings.network_card(
     summary="A whole network learns one task after another and keeps one batch of each. A step that would make it worse on "
     "the kept batches is projected until it does not. Adds no noise: an upper bound for the private versions.",
     source="Chaudhry et al. 2019; the noiseless baseline of Lai et al. 2022",
-    params=AgemParams, key_settings=("epochs", "learning_rate", "memory_pick"), module=__name__,
+    params=BatchParams, key_settings=("epochs", "learning_rate", "memory_pick"), module=__name__,
     cells_per_learner="cell", guarantee="none",
     refuses=check, derived=settings.derived, batch_size=settings.batch_size,
     printed=Print(

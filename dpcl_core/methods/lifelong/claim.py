@@ -156,12 +156,17 @@ def check_share(encoder_share: float) -> None:
         raise BadInput("params.encoder_share", encoder_share, f"must lie between 0 and 1, else nothing is left for {left}")
 
 
+def ends(form: Form) -> tuple[int, int, int]:
+    """Filters and patch of the first convolution, and units of the last hidden layer, for examples of this form."""
+    if len(form.shape) == 1:
+        return 64, 1, 128
+    return (64, 4, 256) if form.planes[2] == 3 else (32, 2, 128) if len(form.shape) == 2 else (32, 5, 512)
+
+
 def sizes(form: Form, n_classes: int) -> Sizes:
     """Sizes of the network that `nets.build` returns for examples of this form, without building it."""
     height, width, n_channels = form.planes
-    filters, patch, n_last = (64, 4, 256) if n_channels == 3 else (32, 2, 128) if len(form.shape) == 2 else (32, 5, 512)
-    if len(form.shape) == 1:
-        filters, patch, n_last = 64, 1, 128
+    filters, patch, n_last = ends(form)
     n_positions = -(-height // STRIDE) * -(-width // STRIDE)
     n_inputs = height * width * n_channels
     return Sizes(n_inputs, filters * n_positions, patch * patch * n_channels, n_positions, n_last, n_classes)

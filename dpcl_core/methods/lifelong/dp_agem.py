@@ -40,8 +40,6 @@ from dpcl_core.spec import Cell, PrivacySpec, Recurrence, RunSpec, parameter
 if TYPE_CHECKING:
     from torch import Tensor
 
-NoiseMultiplier = Annotated[float, Interval(ge=0.1, le=1e4)]
-Cap = Annotated[float, Interval(gt=0, le=1e4)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +50,7 @@ class DpAgemParams(ReplayParams):
         "lifetime", title="Budget covers",
         description="What epsilon is for. lifetime: one noise, so that the worst-off person's own task and all replays stay "
         "within it. per-task: an equal share for every task (NaiveGaussian). fixed: the noise multiplier below.")
-    noise_multiplier: NoiseMultiplier | None = parameter(
+    noise_multiplier: Annotated[float, Interval(ge=0.1, le=1e4)] | None = parameter(
         None, title="Noise multiplier σ",
         description="Noise over the clipping norm, under budget = fixed; not used otherwise.")
     epochs: int = parameter(2, ge=1, le=1000, description="How often each example of a task is used on average.")
@@ -69,7 +67,7 @@ class DpAgemParams(ReplayParams):
     replay_rate: float = parameter(
         0.2, gt=0, le=1, title="Sampling rate of the memory",
         description="Chance that a kept example is in a replay of its sample.")
-    memory_epsilon_cap: Cap | None = parameter(
+    memory_epsilon_cap: Annotated[float, Interval(gt=0, le=1e4)] | None = parameter(
         None, title="Largest ε spent on the memory",
         description="A sample is retired before a replay brings its people's epsilon above this; empty: never.")
 
@@ -274,10 +272,10 @@ make_learner = DpAgem
 
 def planned(spec: RunSpec, facts: PublicSizes, epsilon: float, ledger: Ledger) -> None:
     """The plan of a model (`methods.planned`): steps on every task, and the public schedule of replays."""
-    assert isinstance(spec.params, DpAgemParams)
-    numbers = spec.params.plan(spec.privacy, facts.n_tasks, facts.recurrence)
+    params = settings_of(spec, DpAgemParams)
+    numbers = params.plan(spec.privacy, facts.n_tasks, facts.recurrence)
     both = odometer.noises(numbers, epsilon)
-    for task, turns in enumerate(odometer.capped_schedule(numbers, both, spec.params.memory_epsilon_cap)):
+    for task, turns in enumerate(odometer.capped_schedule(numbers, both, params.memory_epsilon_cap)):
         ledger.spend(numbers.own_steps(task, both), task=task, what="planned steps")
         for sample, uses in Counter(sample for sample in turns if sample is not None).items():
             ledger.spend(numbers.uses(task, both, uses), task=task, what="planned replays", people_of=(sample,))
@@ -298,14 +296,10 @@ def check(spec: RunSpec, facts: PublicSizes) -> None:
         return
     if params.noise_multiplier is None:
         raise BadInput("params.noise_multiplier", "nothing", "must be given with params.budget = fixed")
-    _refuse_too_little_noise(spec, params, facts)
-
-
-def _refuse_too_little_noise(spec: RunSpec, params: DpAgemParams, facts: PublicSizes) -> None:
-    """Raises BadInput where the given noise does not keep the budget: such a budget must not be displayed anywhere."""
     finite = [epsilon for epsilon in spec.privacy.epsilons if math.isfinite(epsilon)]
     if not finite:
         return
+    # A budget that the given noise does not keep must not be displayed anywhere.
     plan = params.plan(spec.privacy, facts.n_tasks, facts.recurrence)
     noises = odometer.noises(plan, finite[0])
     needed = odometer.worst_epsilon(plan, noises, odometer.capped_schedule(plan, noises, params.memory_epsilon_cap))

@@ -46,7 +46,6 @@ if TYPE_CHECKING:
 
     from dpcl_core.methods.lifelong.nets import Batch, Gradients
 
-Losses = Literal["taylor", "softmax"]
 Reconstruction = Literal["taylor1-abs", "taylor1-linear"]
 LabelObjective = Literal["taylor2", "eq-12"]
 NonNegative = Annotated[float, Interval(ge=0, le=1e6)]
@@ -84,7 +83,7 @@ class L2dpMlParams(BatchParams):
         2.0, title="Output norm bound",
         description="Longest weight vector of a class: the noise on the output layer is the same at every step, and adds "
         "up. 0: any length. Ours.")
-    losses: Losses = parameter(
+    losses: Literal["taylor", "softmax"] = parameter(
         "taylor", title="Loss",
         description="taylor: polynomials for an encoder and a classifier, trained apart, as published. softmax: A-GEM's "
         "loss, which trains all layers.")
@@ -203,30 +202,28 @@ class L2dpMl(Agem):
         return total
 
     def _of_piece(self, inputs: Tensor, targets: Tensor, columns: Tensor, n: int) -> Gradients:
+        """Gradients on a piece of a batch of n, of perturbed inputs.
+
+        "softmax": of A-GEM's loss for all layers, on perturbed units, without clipping. "taylor": encoder from the
+        reconstruction, the rest from the label loss (Alg. 2). The output layer's gradient is the closed form; the caller
+        adds its noise. The layers below get the gradient in the logits, which reads labels without any noise. The output has
+        no bias, z = h_π·W.
+        """
         import torch
 
         from dpcl_core.methods.lifelong import nets
 
-        net = self._net
+        net, hidden, is_softmax = self._net, self._draws.hidden / n, self._chosen.losses == "softmax"
         if not len(targets):  # nobody is in the task: a sum over no examples, to which the caller adds its noise
             return [torch.zeros_like(of) for of in (net.first.weight, *net.rest.parameters(), *net.head.parameters())]
         of_inputs = nets.noise_response(net.first, self._draws.inputs / n)
-        gradients = self._taylor if self._chosen.losses == "taylor" else self._softmax
-        return gradients(inputs, targets, columns, of_inputs, n)
-
-    def _taylor(self, perturbed: Tensor, targets: Tensor, columns: Tensor, of_inputs: Tensor, n: int) -> Gradients:
-        """Gradients on a piece of a batch of n: encoder from the reconstruction, the rest from the label loss (Alg. 2).
-
-        The output layer's gradient is the closed form; the caller adds its noise. The layers below get the gradient in the
-        logits, which reads labels without any noise. The output has no bias, z = h_π·W.
-        """
-        import torch
-
-        net, hidden = self._net, self._draws.hidden / n
-        with torch.no_grad():
-            units = net.first((perturbed - self._draws.inputs / n).float())  # the subtraction undoes the noise
-        read = self._read(units, of_inputs + 2 * hidden, training=True)
-        last = net.rest[1:](read).clamp(max=1)  # a ReLU's output: at least 0
+        with torch.set_grad_enabled(is_softmax):
+            units = net.first((inputs - self._draws.inputs / n).float())  # the subtraction undoes the noise
+        last = net.rest[1:](self._read(units, of_inputs + 2 * hidden, training=True))
+        if is_softmax:
+            loss = torch.nn.functional.cross_entropy(net.head(last)[:, columns], targets, reduction="sum") / n
+            return list(torch.autograd.grad(loss, list(net.parameters())))
+        last = last.clamp(max=1)  # a ReLU's output: at least 0
         with torch.no_grad():
             weights = net.head.weight[columns]
             truth = torch.nn.functional.one_hot(targets, len(columns))
@@ -234,7 +231,7 @@ class L2dpMl(Agem):
             output = torch.zeros_like(net.head.weight)
             output[columns] = output_gradient(last, in_logits) / n
         below = torch.autograd.grad(last, list(net.rest.parameters()), in_logits @ weights / n)
-        return [self._encoder(perturbed, units, of_inputs, hidden, n), *below, output, torch.zeros_like(net.head.bias)]
+        return [self._encoder(inputs, units, of_inputs, hidden, n), *below, output, torch.zeros_like(net.head.bias)]
 
     def _encoder(self, perturbed: Tensor, units: Tensor, of_inputs: Tensor, hidden: Tensor, n: int) -> Tensor:
         """The encoder's gradient on a piece of a batch of n: reconstruction of x̄ from h̄, with h̄ held constant.
@@ -261,16 +258,6 @@ class L2dpMl(Agem):
         divisor = scales if chosen.encoder_divisor == "noise" else 1.0
         return torch.autograd.grad(loss, kernel)[0] * (chosen.encoder_weight / divisor)
 
-    def _softmax(self, perturbed: Tensor, targets: Tensor, columns: Tensor, of_inputs: Tensor, n: int) -> Gradients:
-        """Gradients of A-GEM's softmax loss on a piece of a batch of n, for all layers, on perturbed units; no clipping."""
-        import torch
-
-        units = self._net.first((perturbed - self._draws.inputs / n).float())
-        read = self._read(units, of_inputs + 2 * self._draws.hidden / n, training=True)
-        logits = self._net.head(self._net.rest[1:](read))[:, columns]
-        loss = torch.nn.functional.cross_entropy(logits, targets, reduction="sum") / n
-        return list(torch.autograd.grad(loss, list(self._net.parameters())))
-
     def _read(self, units: Tensor, offset: Tensor, *, training: bool) -> Tensor:
         """Input of the layers above the first."""
         from dpcl_core.methods.lifelong import nets
@@ -282,21 +269,14 @@ class L2dpMl(Agem):
 
     def _logits(self, inputs: NDArray[np.generic]) -> NDArray[np.float32]:
         """Logits [n, n_classes] under the noise of the latest step, or without noise."""
-        import torch
+        net, offset = self._net, self._offset()
 
-        from dpcl_core.methods.lifelong import nets
+        def answers(x: Tensor) -> Tensor:
+            last = net.rest[1:](self._read(net.first(x), offset, training=False))
+            logits: Tensor = net.head(last.clamp(max=1) if self._chosen.losses == "taylor" else last)
+            return logits
 
-        device, net, size = self._context.device, self._net, self._at_once()
-        logits = np.zeros((len(inputs), self._context.n_classes), np.float32)
-        with torch.inference_mode():
-            offset = self._offset()
-            for start in range(0, len(inputs), size):
-                units = net.first(nets.tensor(inputs[start : start + size], self._form, device))
-                last = net.rest[1:](self._read(units, offset, training=False))
-                if self._chosen.losses == "taylor":
-                    last = last.clamp(max=1)
-                logits[start : start + size] = net.head(last).cpu().numpy()
-        return logits
+        return net.logits(inputs, self._form, self._at_once(), answers)
 
     def rule(self, cell: Cell) -> Rule | None:
         """The network's largest logit; None under batch normalisation, whose statistics are not released."""

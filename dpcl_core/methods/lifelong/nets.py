@@ -29,7 +29,7 @@ from dpcl_core.errors import Diverged
 from dpcl_core.events import Fact
 from dpcl_core.methods.common.classifier import Rule
 from dpcl_core.methods.common.dpsgd import LARGEST_WEIGHT
-from dpcl_core.methods.lifelong.claim import Plan
+from dpcl_core.methods.lifelong.claim import Plan, ends
 from dpcl_core.methods.lifelong.params import BatchParams, FirstLayer, NetworkName, OutputNoise, Projection, Scope
 from dpcl_core.privacy.noise import Noise
 from dpcl_core.scenarios.stream import Examples, generator
@@ -72,11 +72,17 @@ class Network(nn.Module):
 
     head: nn.Linear
 
-    def logits(self, inputs: NDArray[np.generic], form: Form, batch: int = _AT_ONCE) -> NDArray[np.float32]:
-        """Logits [n, n_classes] of rows [n, K], computed on the network's device, without gradients."""
-        device = str(self.head.weight.device)
+    def logits(
+        self, inputs: NDArray[np.generic], form: Form, batch: int = _AT_ONCE,
+        answers: Callable[[Tensor], Tensor] | None = None
+    ) -> NDArray[np.float32]:
+        """Logits [n, n_classes] of rows [n, K], computed on the network's device, without gradients.
+
+        `answers`: makes logits of a tensor, in place of `forward`.
+        """
+        device, made = str(self.head.weight.device), answers or self
         with torch.inference_mode():
-            parts = [self(tensor(inputs[at : at + batch], form, device)).cpu() for at in range(0, len(inputs), batch)]
+            parts = [made(tensor(inputs[at : at + batch], form, device)).cpu() for at in range(0, len(inputs), batch)]
             return torch.cat(parts).numpy() if parts else np.zeros((0, self.head.out_features), np.float32)
 
     def released(self) -> dict[str, NDArray[np.generic]]:
@@ -114,21 +120,14 @@ def build(form: Form, n_classes: int, seed: int) -> Net:
     Rows of numbers, read as one pixel with a channel for each: 64 units, then 128 (ours; the paper has no such data).
     """
     height, width, n_channels = form.planes
-    if len(form.shape) == 1:
-        first = Conv(n_channels, 64, 1, bias=False)
-        layers: list[nn.Module] = [nn.ReLU()]
-        n_hidden = 128
-    elif n_channels == 3:
-        filters, strides = (64, 64, 128, 128, 160), (2, 1, 1, 2, 2)
-        first = Conv(3, filters[0], 4, bias=False)
-        layers = [nn.ReLU()]
-        for n_in, n_out, stride in zip(filters, filters[1:], strides[1:], strict=False):
+    n_filters, patch, n_hidden = ends(form)
+    first = Conv(n_channels, n_filters, patch, bias=False)
+    layers: list[nn.Module] = [nn.ReLU()]
+    if len(form.shape) > 1 and n_channels == 3:
+        for (n_in, n_out), stride in zip(pairwise((n_filters, 64, 128, 128, 160)), (1, 1, 2, 2), strict=True):
             layers += [Block(n_in, n_out, stride), Block(n_out, n_out, 1)]
-        n_hidden = 256
-    else:
-        patch, n_hidden = (2, 128) if len(form.shape) == 2 else (5, 512)
-        first = Conv(n_channels, 32, patch, bias=False)
-        layers = [nn.ReLU(), Conv(32, 64, patch), nn.ReLU(), Conv(64, 96, patch), nn.ReLU()]
+    elif len(form.shape) > 1:
+        layers += [Conv(n_filters, 64, patch), nn.ReLU(), Conv(64, 96, patch), nn.ReLU()]
     with torch.no_grad():
         n_flat = nn.Sequential(first, *layers)(torch.zeros(1, n_channels, height, width)).numel()
     rest = nn.Sequential(*layers, nn.Flatten(), nn.Linear(n_flat, n_hidden), nn.ReLU())

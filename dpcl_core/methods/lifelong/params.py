@@ -15,8 +15,6 @@ from dpcl_core.published import Departure, Printed, Values
 from dpcl_core.scenarios.catalog import WITHOUT_CLIENTS, Permuted
 from dpcl_core.spec import LabelSetting, Params, RunSpec, parameter
 
-Head = Literal["shared", "per-task"]
-Variant = Literal["basic", "balanced", "heterogeneous"]
 Projection = Literal["if-violated", "always", "never"]
 _PROJECTION = (
     "When a step is kept from pointing against the memory's gradient. if-violated: where it would (A-GEM's code). always: "
@@ -32,7 +30,7 @@ NetworkName = Literal["lifelong", "cnn-32", "cnn-64", "cnn-128", "bilstm", "cnn-
 class NetworkParams(Params):
     """The setting that decides which outputs compete, and so what such a network is asked."""
 
-    head: Head = parameter(
+    head: Literal["shared", "per-task"] = parameter(
         "shared",
         description="shared: all classes compete. per-task: the task of a test example is given; only its classes compete.")
 
@@ -69,7 +67,7 @@ class BatchParams(ReplayParams):
     """Settings of methods that train on fixed batches and keep whole batches in memory."""
 
     batch_size: int = parameter(100, ge=1, le=100_000, description="Examples in each batch; the rest of a task is left out.")
-    variant: Variant = parameter(
+    variant: Literal["basic", "balanced", "heterogeneous"] = parameter(
         "basic", title="Batches of tasks",
         description="basic: the same number of epochs for every task. balanced: the same number of steps. heterogeneous: "
         "epochs given task by task.")
@@ -125,11 +123,11 @@ def variant(spec: RunSpec, basic: str | None = None) -> str:
 
 def differences(spec: RunSpec) -> tuple[str, ...]:
     """Our choices where Lai et al. leave something open."""
-    assert isinstance(spec.params, NetworkParams)
     heads = {"shared": "one head for all tasks", "per-task": "a head for each task"}
+    head = heads[settings_of(spec, NetworkParams).head]
     return (
         "Not given in the paper: batch size, learning rate, the head of split tasks, strides, and how often runs were "
-        f"repeated. Ours: {heads[spec.params.head]}, the learning rates and batch sizes of the runs below, "
+        f"repeated. Ours: {head}, the learning rates and batch sizes of the runs below, "
         f"{len(spec.seeds)} seeds.",
     )
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dpcl_core.events import Fact, Progress
 from dpcl_core.methods.common.classifier import Rule, masked
-from dpcl_core.methods.common.method import PublicContext
+from dpcl_core.methods.common.method import PublicContext, settings_of
 from dpcl_core.methods.lifelong.params import CoefficientParams, Projection
 from dpcl_core.privacy.mechanisms import Coefficients
 from dpcl_core.privacy.noise import noise_of
@@ -194,8 +194,7 @@ class LinearReadout:
     params: CoefficientParams
 
     def __init__(self, spec: RunSpec, cells: Sequence[Cell], context: PublicContext, purpose: str, n_features: int) -> None:
-        assert isinstance(spec.params, CoefficientParams)
-        self.params, self._labels, self._context = spec.params, spec.labels, context
+        self.params, self._labels, self._context = settings_of(spec, CoefficientParams), spec.labels, context
         self._epsilons = tuple(dict.fromkeys(cell.epsilon for cell in cells))
         self._noises = {cell: noise_of(spec.privacy.noise, cell, purpose) for cell in cells}
         self._sums: dict[int, Coefficients] = {}  # of the newest task, by seed

@@ -19,17 +19,12 @@ pytestmark = pytest.mark.usefixtures("home")
 
 
 def spec(method: str, adapter: str, **changes: object) -> RunSpec:
-    return checks.parse(
-        {
-            "method": method,
-            "params": {"adapter": adapter, "epochs": 2, "sample_rate": 0.5},
-            "data": {"dataset": "digits", "train_per_class": 6, "test_per_class": 4, "backbone": "vit-cifar100"},
-            "privacy": {"epsilons": [8.0, math.inf], "noise": "seeded"},
-            "seeds": [3],
-            "scenario": {"tasks": 2},
-            **changes,
-        }
-    )
+    raw = {
+        "method": method, "params": {"adapter": adapter, "epochs": 2, "sample_rate": 0.5}, "seeds": [3],
+        "data": {"dataset": "digits", "train_per_class": 6, "test_per_class": 4, "backbone": "vit-cifar100"},
+        "privacy": {"epsilons": [8.0, math.inf], "noise": "seeded"}, "scenario": {"tasks": 2},
+    }  # fmt: skip
+    return checks.parse(raw | changes)
 
 
 def told(events: list[Event]) -> list[tuple[object, ...]]:

@@ -10,9 +10,9 @@ import pytest
 
 from dpcl_core import checks, engine
 from dpcl_core.backbones import catalog
+from dpcl_core.backbones.extractor import result_of
 from dpcl_core.events import Event, Progress, TaskLearned
 from dpcl_core.methods import catalog as methods
-from dpcl_core.methods import catalog as methods_catalog
 from dpcl_core.methods import references
 from dpcl_core.methods.common.method import Learner, PublicContext, of_spec
 from dpcl_core.scenarios.stream import Task
@@ -27,15 +27,8 @@ SMALL = {"dataset": "digits", "backbone": "lite0", "resolution": 96, "train_per_
 
 
 def spec(method: str = "cosine", **data: object) -> RunSpec:
-    return checks.parse(
-        {
-            "method": method,
-            "data": SMALL | data,
-            "scenario": {"kind": "class-incremental", "tasks": 2},
-            "privacy": {"epsilons": EPSILONS, "noise": "seeded"},
-            "seeds": [0],
-        }
-    )
+    raw = {"scenario": {"kind": "class-incremental", "tasks": 2}, "privacy": {"epsilons": EPSILONS, "noise": "seeded"}}
+    return checks.parse({"method": method, "data": SMALL | data, "seeds": [0], **raw})
 
 
 @pytest.fixture
@@ -60,7 +53,7 @@ def learners(monkeypatch: pytest.MonkeyPatch) -> list[Learner]:
 def test_each_budget_releases_as_many_axes_as_the_rule_says(method: str, learners: list[Learner]) -> None:
     run = spec(method)
     events: list[Event] = list(engine.run(run))
-    counts = methods_catalog.axes_by_epsilon(run, of_spec(run))
+    counts = methods.axes_by_epsilon(run, of_spec(run))
     assert len(set(counts.values())) == 3, "the test needs budgets that differ"
     assert len({event.cell for event in events if isinstance(event, TaskLearned)}) == 3
     for learner, (epsilon, n_axes) in zip(learners, counts.items(), strict=True):
@@ -84,8 +77,8 @@ def test_tuning_trains_on_as_many_axes_as_the_run_it_is_for(adapter: str, monkey
     """The examples of a trial are of a fifth of the classes: their number over all classes would give fewer axes."""
     raw = asdict(spec("peft-ensemble")) | {"scenario": {"kind": "class-incremental", "tasks": 5}}
     run = checks.parse({**raw, "privacy": {"epsilons": [8.0]}, "params": {"adapter": adapter}})
-    (n_axes,) = methods_catalog.axes_by_epsilon(run, of_spec(run)).values()
-    assert methods_catalog.FEWEST < n_axes < methods_catalog.MOST, "the test needs a number between the rule's ends"
+    (n_axes,) = methods.axes_by_epsilon(run, of_spec(run)).values()
+    assert methods.FEWEST < n_axes < methods.MOST, "the test needs a number between the rule's ends"
     seen: list[tuple[PublicContext, int]] = []
 
     def accuracy(spec: RunSpec, context: PublicContext, task: Task) -> Iterator[Progress]:
@@ -93,12 +86,7 @@ def test_tuning_trains_on_as_many_axes_as_the_run_it_is_for(adapter: str, monkey
         return iter(())
 
     monkeypatch.setattr(search, "_accuracy", accuracy)
-    steps = search.prepared(TuneSpec(base=run, n_trials=1, on="private"), "cpu")
-    try:
-        while True:
-            next(steps)
-    except StopIteration as ended:
-        ready = ended.value
+    ready = result_of(search.prepared(TuneSpec(base=run, n_trials=1, on="private"), "cpu"))
     list(ready.train(run.params))
     ((context, width),) = seen
     assert context.n_axes == {8.0: n_axes}, "what adapters go by"
@@ -111,5 +99,5 @@ def test_forecast_counts_the_axes_that_are_taken() -> None:
         references.forecast(run, n_features=1280, classes_per_task=5, facts=facts)[0]
         for run in (spec(train_per_class=3), spec(train_per_class=3, axes=0))
     )
-    n_axes = methods_catalog.by_rule(spec(train_per_class=3), EPSILONS[0], facts)
+    n_axes = methods.by_rule(spec(train_per_class=3), EPSILONS[0], facts)
     assert by_rule.ratio == pytest.approx(all_features.ratio * math.sqrt(n_axes / 1280))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy.stats import chi2, kstest, norm
+from scipy.stats import kstest, norm
 from sklearn.datasets import load_digits
 
 from dpcl_core.methods.common import classifier
@@ -22,21 +22,16 @@ from dpcl_core.privacy.sums import unit_rows
 from dpcl_core.scenarios.catalog import ClassIncremental
 from dpcl_core.scenarios.stream import Examples, Task, TaskStream
 from dpcl_core.spec import Cell, PrivacySpec, RunSpec
-from tests.methods.training import public_context
+from tests.methods.training import public_context, spreads, taught
 
 DELTA = 1e-5
 N_CLASSES, SIZE = 4, 3
 
 
 def spec(labels: str, epsilons: tuple[float, ...], seeds: tuple[int, ...] = (0,), noise: str = "release") -> RunSpec:
-    return RunSpec(
-        method="cosine",
-        params=CosineParams(),
-        scenario=ClassIncremental(tasks=2),
-        labels=labels,  # type: ignore[arg-type]
-        privacy=PrivacySpec(epsilons=epsilons, delta=DELTA, noise=noise),  # type: ignore[arg-type]
-        seeds=seeds,
-    )
+    privacy = PrivacySpec(epsilons=epsilons, delta=DELTA, noise=noise)  # type: ignore[arg-type]
+    chosen = {"scenario": ClassIncremental(tasks=2), "labels": labels, "privacy": privacy, "seeds": seeds}
+    return RunSpec(method="cosine", params=CosineParams(), **chosen)  # type: ignore[arg-type]
 
 
 def task(index: int, features: np.ndarray, labels: np.ndarray, prior: Sequence[int]) -> Task:
@@ -54,13 +49,9 @@ def stream() -> list[Task]:
 
 
 def learned(run: RunSpec, tasks: Sequence[Task], n_classes: int = N_CLASSES) -> tuple[CosineClassifier, dict[Cell, Ledger]]:
-    cells = list(run.cells())
     known = public_context(tasks[0].train.inputs.shape[1], n_classes, 100, len(tasks))
-    learner = make_learner(run, cells, known)
-    ledgers = {cell: Ledger(DELTA, "add-remove", "once") for cell in cells}
-    for each in tasks:
-        list(learner.learn(dict.fromkeys(run.seeds, each), ledgers))
-    return learner, ledgers
+    learner = make_learner(run, list(run.cells()), known)
+    return learner, taught(learner, run, tasks)
 
 
 def sums(run: RunSpec, tasks: Sequence[Task]) -> np.ndarray:
@@ -81,21 +72,15 @@ def clean_sums(tasks: Sequence[Task]) -> np.ndarray:
     return found
 
 
-def within(values: np.ndarray, variance: float, false_alarm: float = 1e-6) -> bool:
-    statistic = float((values**2).sum()) / variance
-    return bool(chi2.ppf(false_alarm / 2, values.size) < statistic < chi2.isf(false_alarm / 2, values.size))
-
-
 @pytest.mark.parametrize(("labels", "times"), [("prior", 1), ("prior-const", 2)])
 def test_noise_variance_of_a_class_is_sigma_squared_times_the_tasks_it_was_noised_in(labels: str, times: int) -> None:
     """Also rejects noise that is 10 % too large or too small: the test is worth its name."""
     tasks, sigma = stream(), gaussian.sigma(1.0, DELTA)
     values = np.concatenate([draws(labels, tasks, 100) for _ in range(25)])
     for label in range(N_CLASSES):
-        assert within(values[:, label], times * sigma**2)  # 7,500 values: its standard error is 1.6 % of the variance
-        assert not within(values[:, label] * 1.1, times * sigma**2)
-        assert not within(values[:, label] * 0.9, times * sigma**2)
-    assert not within(values, (3 - times) * sigma**2), "the other setting's law must not fit"
+        std = math.sqrt(times) * sigma  # of 7,500 values: its standard error is 1.6 % of the variance
+        assert [spreads(values[:, label] * factor, std) for factor in (1, 1.1, 0.9)] == [True, False, False]
+    assert not spreads(values, math.sqrt(3 - times) * sigma), "the other setting's law must not fit"
 
 
 def test_the_law_of_the_final_sums_does_not_depend_on_the_order_of_tasks() -> None:
@@ -201,9 +186,8 @@ def test_a_learned_list_is_each_budgets_own_and_keeps_single_people_out() -> Non
 def test_the_noise_of_a_learned_list_is_that_of_what_the_list_leaves() -> None:
     one = task(0, np.zeros((1000, 400)), np.zeros(1000), ())
     noise = learned(spec("dp-learned", (1.0,), tuple(range(20))), [one], 1)[0]._sums
-    sigma = gaussian.sigma(0.9, DELTA / 2)
-    assert within(noise, sigma**2)
-    assert not within(noise, gaussian.sigma(1.0, DELTA) ** 2)
+    assert spreads(noise, gaussian.sigma(0.9, DELTA / 2))
+    assert not spreads(noise, gaussian.sigma(1.0, DELTA))
 
 
 def test_budgets_and_seeds_never_share_noise() -> None:

@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from scipy.stats import chi2
 
 from dpcl_core.errors import Diverged
 from dpcl_core.methods.common.dpsgd import LARGEST_WEIGHT
@@ -16,7 +15,7 @@ from dpcl_core.methods.features.linear_heads import Prepared, clipped_sums
 from dpcl_core.privacy.gaussian import grid32
 from dpcl_core.privacy.noise import Batches, ReleaseNoise, SeededNoise
 from dpcl_core.spec import Cell
-from tests.methods.training import N_FEATURES, Prescribed, Recorded, Silent, data, plan, trained_heads
+from tests.methods.training import N_FEATURES, Prescribed, Recorded, Silent, data, opacus, plan, spreads, told, trained_heads
 
 SPACE = (0, 1, 2, 3)
 BATCHES = ([0, 3, 4, 7, 9, 20], [1, 2, 5], [], [11, 12, 13, 29], [6], [0, 1, 2, 3, 8, 17, 25])
@@ -32,7 +31,6 @@ def test_training_equals_opacus_on_the_same_batches_and_noise(monkeypatch: pytes
     Up to the grid on which our sums are exact, 2^-22 of the clipping norm.
     """
     torch = pytest.importorskip("torch")
-    import opacus.optimizers.optimizer as theirs
     from opacus import GradSampleModule
 
     features, labels = data()
@@ -48,19 +46,11 @@ def test_training_equals_opacus_on_the_same_batches_and_noise(monkeypatch: pytes
     torch.nn.init.zeros_(module.weight)
     torch.nn.init.zeros_(module.bias)
     wrapped = GradSampleModule(module, loss_reduction="sum")
-    waiting: list[np.ndarray] = []
-
-    def recorded(std: float, reference: object, **_: object) -> object:
-        return torch.from_numpy(std * waiting.pop(0))
-
-    monkeypatch.setattr(theirs, "_generate_noise", recorded)
-    optimizer = theirs.DPOptimizer(
-        torch.optim.Adam(wrapped.parameters(), lr=schedule.learning_rate),
-        noise_multiplier=sigma, max_grad_norm=schedule.clip_norm, expected_batch_size=schedule.expected_batch,
-        loss_reduction="mean",
-    )  # fmt: skip
+    waiting: list[object] = []
+    adam = torch.optim.Adam(wrapped.parameters(), lr=schedule.learning_rate)
+    optimizer = opacus(monkeypatch, adam, sigma, schedule, waiting)
     for batch, draw in zip(BATCHES, draws, strict=True):
-        waiting[:] = [draw[:, :-1].copy(), draw[:, -1].copy()]
+        waiting[:] = [torch.from_numpy(draw[:, :-1].copy()), torch.from_numpy(draw[:, -1].copy())]
         optimizer.zero_grad()
         inputs, targets = torch.from_numpy(features[batch]), torch.from_numpy(labels[batch])
         torch.nn.functional.cross_entropy(wrapped(inputs), targets, reduction="sum").backward()
@@ -98,33 +88,20 @@ def test_noise_of_a_step_has_the_announced_spread(dtype: type, monkeypatch: pyte
     start = linear_heads.fresh([range(20)], 99, 20, dtype)
     nobody = np.zeros((0, 99)), np.zeros(0, dtype=np.int64)
     found: list[np.ndarray] = []
-
-    def kept(_: object, weights: np.ndarray, gradient: np.ndarray) -> None:
-        found.append(gradient.ravel().copy())
-
-    monkeypatch.setattr(linear_heads.Adam, "step", kept)
+    monkeypatch.setattr(linear_heads.Adam, "step", lambda _, weights, gradient: found.append(gradient.ravel().copy()))
     sigma = 1.6
     trained_heads(start, *nobody, plan(n_steps=24), [sigma], Batches(0.3, None), [ReleaseNoise()])
     drawn = np.concatenate(found)
     assert len(drawn) == 24 * 2000
     assert len({step.tobytes() for step in found}) == 24  # no step takes another's noise again
-    std = sigma * 0.7 / 9.0
-    low, high = chi2.ppf([5e-7, 1 - 5e-7], len(drawn))
-    statistic = float((drawn.astype(np.float64) ** 2).sum())
-    assert low < statistic / std**2 < high
-    for wrong in (0.9, 1.1):
-        assert not low < statistic / (wrong * std) ** 2 < high
+    assert [spreads(drawn, factor * sigma * 0.7 / 9.0) for factor in (1, 0.9, 1.1)] == [True, False, False]
 
 
 @pytest.mark.parametrize("rows", [np.zeros((0, 7)), np.full((1, 7), 3.3), np.full((40, 7), 1e-3)])
 def test_no_last_digit_of_a_step_tells_whose_sums_it_has(rows: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody, somebody or a crowd that needs two products: all sums come as multiples of the noise's own public grid."""
     found: list[np.ndarray] = []
-
-    def kept(_: object, weights: np.ndarray, gradient: np.ndarray) -> None:
-        found.append(gradient.astype(np.float64))
-
-    monkeypatch.setattr(linear_heads.Adam, "step", kept)
+    monkeypatch.setattr(linear_heads.Adam, "step", lambda _, weights, gradient: found.append(gradient.astype(np.float64)))
     labels = np.arange(len(rows)) % 4
     sums_are_gradients = plan(clip_norm=1.0, expected_batch=1.0)
     trained_heads(
@@ -157,13 +134,8 @@ def test_budgets_side_by_side_learn_what_each_would_alone() -> None:
     draws = [[generator.standard_normal((4, N_FEATURES + 1)) for _ in BATCHES] for _ in spaces]
 
     def learned(which: list[int]) -> linear_heads.Heads:
-        start = linear_heads.fresh([spaces[k] for k in which], N_FEATURES, 4, np.float64)
-        start = linear_heads.Heads(
-            np.zeros((len(which), 4, N_FEATURES + 1)),
-            np.arange(4),
-            np.array([np.isin(np.arange(4), spaces[k]) for k in which]),
-            4,
-        )
+        allowed = np.array([np.isin(np.arange(4), spaces[k]) for k in which])
+        start = linear_heads.Heads(np.zeros((len(which), 4, N_FEATURES + 1)), np.arange(4), allowed, 4)
         noises = [Recorded(draws[k]) for k in which]
         return trained_heads(start, features, labels, plan(), [sigmas[k] for k in which], Prescribed(BATCHES), noises)  # type: ignore[arg-type]
 
@@ -192,10 +164,8 @@ def test_an_empty_task_takes_the_same_noisy_steps(space: tuple[int, ...]) -> Non
     start = linear_heads.fresh(spaces, N_FEATURES, 4)
     nothing = np.zeros((0, N_FEATURES)), np.zeros(0, dtype=np.int64)
     training = linear_heads.train_heads(start, *nothing, plan(), [1.0, 1.0], Batches(0.3, None), [ReleaseNoise()] * 2)
-    assert [next(training) for _ in range(6)] == [1, 2, 3, 4, 5, 6]
-    with pytest.raises(StopIteration) as ended:
-        next(training)
-    found = ended.value.value
+    steps, found = told(training)
+    assert steps == [1, 2, 3, 4, 5, 6]
     assert (found.weights != 0).all()
 
 
@@ -208,18 +178,9 @@ def test_an_empty_task_and_one_person_are_hard_to_tell_apart() -> None:
     nobody, person = np.zeros((0, N_FEATURES)), np.full((1, N_FEATURES), 1.0)
 
     def lengths(features: np.ndarray) -> np.ndarray:
-        labels = np.zeros(len(features), dtype=np.int64)
-        schedule = plan(n_steps=20)
-        return np.array(
-            [
-                np.linalg.norm(
-                    trained_heads(
-                        start, features, labels, schedule, [4.0], Batches(0.3, None), [ReleaseNoise()]
-                    ).weights
-                )
-                for _ in range(600)
-            ]
-        )
+        given = start, features, np.zeros(len(features), dtype=np.int64), plan(n_steps=20), [4.0]
+        trained = (trained_heads(*given, Batches(0.3, None), [ReleaseNoise()]) for _ in range(600))
+        return np.array([np.linalg.norm(one.weights) for one in trained])
 
     without, with_one = np.sort(lengths(nobody)), np.sort(lengths(person))
     cuts = np.concatenate([without, with_one])
@@ -244,9 +205,7 @@ def test_a_diverging_run_stops_at_once_and_says_where(learning_rate: float, with
     start = linear_heads.fresh([SPACE], N_FEATURES, 4)
     reckless = plan(learning_rate=learning_rate, n_steps=400)
     with pytest.raises(Diverged) as stopped, np.errstate(all="ignore"):
-        trained_heads(
-            start, features, labels, reckless, [1.0], Batches(0.3, 0), [SeededNoise(Cell(1.0, 0), "a test")]
-        )
+        trained_heads(start, features, labels, reckless, [1.0], Batches(0.3, 0), [SeededNoise(Cell(1.0, 0), "a test")])
     assert f"of 400 with params.learning_rate = {learning_rate:g}" in str(stopped.value)
     assert int(str(stopped.value).split()[4]) <= within
 
@@ -267,6 +226,4 @@ def test_one_budget_that_diverges_ends_the_training_of_its_seed() -> None:
     start = linear_heads.fresh([SPACE, SPACE], N_FEATURES, 4)
     far = linear_heads.Heads(np.stack([start.weights[0], start.weights[1] + 999.9]), start.columns, start.allowed, 4)
     with pytest.raises(Diverged, match="diverged at step"):
-        trained_heads(
-            far, features, labels, plan(learning_rate=0.5), [1.0, 1.0], Batches(0.3, 0), [ReleaseNoise()] * 2
-        )
+        trained_heads(far, features, labels, plan(learning_rate=0.5), [1.0, 1.0], Batches(0.3, 0), [ReleaseNoise()] * 2)

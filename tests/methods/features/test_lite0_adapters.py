@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from dpcl_core.backbones import adaptable, bundled, catalog, extractor
 from dpcl_core.backbones.adaptable import Network
+from dpcl_core.backbones.extractor import result_of
 from dpcl_core.data.dataset import Images
 from dpcl_core.methods.features import adapters
 from dpcl_core.methods.features.adapters import Adapted, Kind, targets
@@ -27,12 +28,7 @@ def network() -> Network:
 
 @pytest.fixture
 def maps(network: Network) -> NDArray[np.generic]:
-    steps = network.features.stored(Images(pictures(6), (48, 48, 3)))
-    while True:
-        try:
-            next(steps)
-        except StopIteration as ended:
-            return ended.value  # type: ignore[no-any-return]
+    return result_of(network.features.stored(Images(pictures(6), (48, 48, 3))))
 
 
 def test_kept_maps_lead_to_the_frozen_features(network: Network, maps: NDArray[np.generic]) -> None:

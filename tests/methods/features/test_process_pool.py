@@ -13,11 +13,12 @@ import pytest
 
 from dpcl_core.errors import Diverged
 from dpcl_core.methods.features import linear_heads
-from dpcl_core.methods.features.process_pool import Job, ProcessPool, Running
+from dpcl_core.methods.features.process_pool import Job, ProcessPool
 from dpcl_core.privacy.noise import Batches, SeededNoise
 from dpcl_core.spec import Cell
-from tests.methods.training import N_FEATURES, data, plan
+from tests.methods.training import N_FEATURES, data, plan, told
 from tests.support.waiting import PATIENCE_SECONDS, until
+from tests.support.watching import watched
 
 pytestmark = pytest.mark.skipif(sys.platform == "emscripten", reason="needs processes")
 ROOT = Path(__file__).resolve().parents[3]
@@ -31,17 +32,8 @@ def job(seed: int, **changes: float) -> Job:
     return Job(start, features, labels, plan(**changes), (1.5, 0.4), Batches(0.3, seed), noises)
 
 
-def told_by(running: Running) -> list[int]:
-    return list(running.heads())
-
-
 def trained(seconds: float, jobs: dict[int, Job]) -> tuple[list[int], dict[int, linear_heads.Heads]]:
-    steps, told = ProcessPool(len(jobs), seconds).begin(jobs).heads(), []
-    while True:
-        try:
-            told.append(next(steps))
-        except StopIteration as ended:
-            return told, ended.value
+    return told(ProcessPool(len(jobs), seconds).begin(jobs))
 
 
 def test_processes_train_what_this_one_would() -> None:
@@ -49,8 +41,8 @@ def test_processes_train_what_this_one_would() -> None:
     for seed in range(3):
         np.testing.assert_array_equal(found[0][1][seed].weights, found[1][1][seed].weights)
     assert found[1][0][-1] == 3 * 6
-    for told, _ in found:
-        assert told == sorted(told)
+    for steps, _ in found:
+        assert steps == sorted(steps)
 
 
 def test_pieces_of_a_job_take_the_same_batches() -> None:
@@ -73,23 +65,27 @@ def test_an_odd_seed_in_pieces_comes_home_whole() -> None:
         assert found[seed].allowed.shape == (2, 4)
 
 
-def test_only_the_last_round_is_taken_in_pieces() -> None:
+def test_only_the_last_round_is_taken_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rounds that are begun before others are through leave no process idle; each comes home as it would alone."""
     jobs = {seed: replace(job(seed), noise_multipliers=(0.0, 0.8), batches=Batches(1.0, None)) for seed in range(3)}
     pool = ProcessPool(2, ALWAYS)
-    rounds = [pool.begin(jobs, is_last=is_last) for is_last in (False, True, True)]
-    taken = [[len(parts) for parts in one.futures.values()] for one in rounds]  # type: ignore[attr-defined]
+    submitted, rounds = list[list[Job]](), []
+    watched(monkeypatch, pool._executor, "submit", lambda found, given: submitted[-1].append(given[1]))
+    for is_last in (False, True, True):
+        submitted.append([])
+        rounds.append(pool.begin(jobs, is_last=is_last))
+    taken = [[sum(piece.features is one.features for piece in pieces) for one in jobs.values()] for pieces in submitted]
     cores = min(2, os.cpu_count() or 1)
     assert taken == [[1, 1, 1], [1, 1, 1], [1, 1, cores]], "three of six and six of six come out even, three do not"
     for one in rounds[::-1]:
-        *_, last = told_by(one)
+        *_, last = one
         assert last == 3 * 6
 
 
 def test_a_run_left_between_two_rounds_ends_what_was_begun_ahead() -> None:
     pool = ProcessPool(2, ALWAYS)
     first, ahead = pool.begin({0: job(0)}, is_last=False), pool.begin({1: job(1, n_steps=2_000_000)})
-    list(first.heads())
+    list(first)
     pids = list(pool._executor._processes or ())
     assert any(_lives(pid) for pid in pids)
     del pool, first, ahead
@@ -111,7 +107,7 @@ def test_processes_end_with_the_one_that_started_them() -> None:
         "from tests.methods.features.test_process_pool import job\n"
         "from dpcl_core.methods.features.process_pool import ProcessPool\n"
         "pool = ProcessPool(2, 1e9)\n"
-        "steps = pool.begin({seed: job(seed, n_steps=1_000_000) for seed in range(2)}).heads()\n"
+        "steps = pool.begin({seed: job(seed, n_steps=1_000_000) for seed in range(2)})\n"
         "next(steps)\n"
         "print(*pool._executor._processes, flush=True)\n"
         "os._exit(1)\n"

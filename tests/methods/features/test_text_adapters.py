@@ -25,6 +25,7 @@ from dpcl_core.methods.features import adapters, params, side_by_side
 from dpcl_core.methods.features.adapters import Kind
 from dpcl_core.methods.features.side_by_side import Gradients
 from dpcl_core.spec import RunSpec
+from tests.methods.features.test_layer_gradients import summed, sums_of_a_loop
 
 TEXTS = (
     "A river ran past the old town.", "", "Goal!", "The market fell again, and prices with it.", "word " * 300,
@@ -91,23 +92,10 @@ def moved(network: adaptable.Network, kind: Kind) -> adapters.Adapted:
     return deepcopy(made.module()).double()  # a copy: the frozen tensors are shared by all models
 
 
-def one_by_one(module: adapters.Adapted, states: np.ndarray) -> list[Tensor]:
-    """Each text's gradient in a batch of size one."""
-    parameters, found = [parameter for _, parameter in module.trainable()], []
-    for text, label in zip(states, LABELS, strict=True):
-        loss = functional.cross_entropy(module(torch.from_numpy(text[None])), torch.tensor([label]))
-        found.append(torch.cat([part.flatten() for part in torch.autograd.grad(loss, parameters)]))
-    return found
-
-
 def sums_differ(network: adaptable.Network, kind: Kind) -> bool:
     states, module = kept(network), moved(network, kind)
-    each = one_by_one(module, states)
-    norms = torch.stack([one.norm() for one in each])
-    clip = float(norms.median())
-    expected = sum((one * min(1.0, clip / (float(n) + 1e-6)) for one, n in zip(each, norms, strict=True)), torch.zeros(()))
-    found = torch.cat([part.flatten() for part in Gradients(module, clip, 5, "cpu").of(states, LABELS)])
-    return not torch.allclose(found, expected, rtol=0, atol=1e-10)
+    clip, expected = sums_of_a_loop(module, states, LABELS)
+    return not torch.allclose(summed(module, clip, states, LABELS, 5), expected, rtol=0, atol=1e-10)
 
 
 @pytest.mark.parametrize("kind", ["lora", "film", "all"])

@@ -32,14 +32,8 @@ pytestmark = pytest.mark.usefixtures("home")
 
 
 def spec(method: str, **changes: object) -> RunSpec:
-    raw: dict[str, object] = {
-        "method": method,
-        "params": {"epochs": 5, "sample_rate": 0.5},
-        "privacy": {"epsilons": [1.0, math.inf], "noise": "seeded"},
-        "seeds": [0],
-        "scenario": {"tasks": 2},
-    }
-    return checks.parse({**raw, **changes})
+    raw = {"params": {"epochs": 5, "sample_rate": 0.5}, "privacy": {"epsilons": [1.0, math.inf], "noise": "seeded"}}
+    return checks.parse({"method": method, "seeds": [0], "scenario": {"tasks": 2}, **raw, **changes})
 
 
 def tasks(n_tasks: int = 2, disturb: int | None = None) -> list[Task]:
@@ -214,13 +208,9 @@ def test_without_sampling_the_ledger_of_the_ensemble_is_the_closed_form() -> Non
 @pytest.mark.parametrize(("release", "uses"), [("every-task", 5), ("once", 1)])
 def test_released_at_every_task_the_first_examples_are_paid_for_every_time(release: str, uses: int) -> None:
     """Five tasks, one exact Gaussian release of epsilon 1 each: 2.442 for the people of task 1 (paper card, section 7)."""
-    run = spec(
-        "non-cl",
-        params={"epochs": 10, "sample_rate": 1.0, "release": release},
-        privacy={"epsilons": [1.0], "noise": "seeded"},
-        scenario={"tasks": 5},
-        data={"dataset": "digits"},
-    )
+    params = {"epochs": 10, "sample_rate": 1.0, "release": release}
+    privacy = {"epsilons": [1.0], "noise": "seeded"}
+    run = spec("non-cl", params=params, privacy=privacy, scenario={"tasks": 5}, data={"dataset": "digits"})
     _, ledgers = learned(run, tasks(5))
     book = ledgers[Cell(1.0, 0)]
     sigma = gaussian.sigma(1.0, run.privacy.delta)
@@ -267,20 +257,14 @@ def test_on_digits_the_naive_model_forgets_and_all_data_at_once_do_not() -> None
     assert means["naive"] + 0.2 < means["peft-ensemble"] < means["non-cl"]
 
 
-def test_all_rules_of_the_ensemble_are_in_the_events() -> None:
+def test_all_rules_are_in_the_events_and_the_member_of_a_task_answers_alone_where_the_task_is_told() -> None:
+    """After the first task the ensemble is that member; later on it stays as good as it was, whoever joins."""
     run = spec("peft-ensemble", params={"rule": "median", "epochs": 2}, data={"dataset": "digits"}, scenario={"tasks": 5})
+    alone: dict[Cell, tuple[float | None, ...]] = {}
     for event in engine.run(run):
         if isinstance(event, TaskLearned):
             assert set(event.by_rule) == {"argmax", "median", "entropy", "member"}
             assert event.by_rule["median"] == event.accuracy
-
-
-def test_the_member_of_a_task_answers_alone_where_the_task_is_told() -> None:
-    """After the first task the ensemble is that member; later on it stays as good as it was, whoever joins."""
-    run = spec("peft-ensemble", params={"epochs": 2}, data={"dataset": "digits"}, scenario={"tasks": 5})
-    alone: dict[Cell, tuple[float | None, ...]] = {}
-    for event in engine.run(run):
-        if isinstance(event, TaskLearned):
             member = event.by_rule["member"]
             if event.task == 0:
                 assert member == event.accuracy
@@ -289,15 +273,8 @@ def test_the_member_of_a_task_answers_alone_where_the_task_is_told() -> None:
 
 
 def test_the_statement_of_a_baseline_that_rereads_says_who_pays_most() -> None:
-    run = checks.parse(
-        {
-            "method": "non-cl",
-            "params": {"epochs": 2, "sample_rate": 1.0},
-            "privacy": {"epsilons": [1.0], "noise": "seeded"},
-            "seeds": [0],
-            "scenario": {"tasks": 5},
-        }
-    )
+    params, privacy = {"epochs": 2, "sample_rate": 1.0}, {"epsilons": [1.0], "noise": "seeded"}
+    run = spec("non-cl", params=params, privacy=privacy, scenario={"tasks": 5})
     given = next(event.guarantee for event in engine.run(run) if isinstance(event, CellFinished))
     assert given.epsilon == pytest.approx(2.442, abs=2e-3)
     assert given.parts["people of task 1"] == given.epsilon

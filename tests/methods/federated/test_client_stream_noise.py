@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import math
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from safetensors import numpy as safetensors
 
 from dpcl_core import checks
 from dpcl_core.classifiers import predict
@@ -20,6 +22,7 @@ from dpcl_core.privacy import continual
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.stream import TaskStream
 from dpcl_core.spec import RunSpec
+from tests.methods.training import taught
 from tests.support import clients
 
 N_CLIENTS, N_TASKS = 40, 4
@@ -61,7 +64,7 @@ def test_without_noise_the_last_mixture_is_that_of_all_clients() -> None:
     for task in OF.tasks:
         rows = seen.rows(task)
         total = total + releases._vectors(rows, task.index, 0).sum(axis=0)
-    layout = releases.layout(rows)
+    layout = releases.layout(len(rows.space))
     (plain,) = client_release.decoded(total[None], layout, releases.targets(rows), N_CLIENTS, [0.0])
     (cell,) = spec.cells()
     np.testing.assert_allclose(learner.released(cell)["means"], plain.means, atol=1e-4)  # vectors on a grid of 2^-20
@@ -118,18 +121,16 @@ def test_a_broken_run_goes_on_to_the_same_releases_and_keeps_no_clean_sum() -> N
     spec = asked()
     known, (cell,) = clients.known(OF, PUBLIC, N_CLIENTS), spec.cells()
     unbroken, _ = learned(spec)
-    ledger = Ledger(spec.privacy.delta, "add-remove", "once")
     first = catalog.maker(spec.method)(spec, [cell], known)
-    for task in OF.tasks[:2]:
-        list(first.learn({0: task}, {cell: ledger}))
+    ledgers = taught(first, spec, OF.tasks[:2])
     document, arrays = state.saved({"learner": first})  # type: ignore[dict-item]
     assert not any(array.dtype == np.int64 and array.size > N_TASKS for array in arrays.values())
     second = catalog.maker(spec.method)(spec, [cell], known)
     state.restore({"learner": second}, document, arrays)  # type: ignore[dict-item]
     second.recall([{0: task} for task in OF.tasks[:2]])  # type: ignore[attr-defined]
     for task in OF.tasks[2:]:
-        list(second.learn({0: task}, {cell: ledger}))
-    assert len(ledger.entries) == 1
+        list(second.learn({0: task}, ledgers))
+    assert len(ledgers[cell].entries) == 1
     for name, array in unbroken.released(cell).items():
         np.testing.assert_array_equal(array, second.released(cell)[name])
 
@@ -208,22 +209,14 @@ def compared(spec: RunSpec, of: TaskStream) -> None:
         list(learner.learn({0: task}, {cell: ledger}))
         kept = classifier.cell_classifier(learner, cell, of.tasks[: task.index + 1], context, {}, 1)
         assert kept is not None
-        steps.append(predict_step(kept))
+        arrays = safetensors.load(base64.b64decode(kept.content))
+        steps.append(classifier.Step(arrays, kept.classes, kept.competing, kept.facts))
     last = steps if kept.uses_all else steps[-1:]
     test = of.tasks[0].test
     found = predict.rule(kept.rule)(last, test.inputs)
     (own, *_) = learner.scores(0, of.tasks[0]).values()
     named = [context.classes.index(name) for name in kept.competing]
     np.testing.assert_array_equal(np.array(named)[found.argmax(axis=1)], own[0].argmax(axis=1))
-
-
-def predict_step(kept: object) -> classifier.Step:
-    import base64
-
-    from safetensors import numpy as safetensors
-
-    arrays = safetensors.load(base64.b64decode(kept.content))  # type: ignore[attr-defined]
-    return classifier.Step(arrays, kept.classes, kept.competing, kept.facts)  # type: ignore[attr-defined]
 
 
 def test_a_form_of_two_numbers_is_not_shrunk_and_settings_are_read() -> None:

@@ -25,12 +25,12 @@ from tests.support import clients
 from tests.support.watching import watched
 
 OF, PUBLIC = clients.stream(per_class=40)
+SHORT = TaskStream(OF.tasks[:1], OF.classes, "every", "user")
 
 
 def test_published_never_claims_without_what_its_noise_costs() -> None:
     asked = clients.small("cslr-published", params={"participation": 0.3, "rounds": 50, "local_steps": 1})
-    short = TaskStream(OF.tasks[:1], OF.classes, "every", "user")
-    (ledger,) = clients.run(asked, short, PUBLIC)[0].values()
+    (ledger,) = clients.run(asked, SHORT, PUBLIC)[0].values()
     claim = ledger.claimed
     assert claim is not None
     assert claim.epsilon == 4.0
@@ -68,8 +68,7 @@ def test_published_names_groups_after_what_was_released(monkeypatch: pytest.Monk
     watched(monkeypatch, cslr_published, "pooled", lambda found, given: named_after.append(given[4]))
     watched(monkeypatch, published_release, "noisy_slot_sums", lambda found, given: released.extend(found))
     params = {"modes_per_task": 2, "list_size": 2, "participation": 1.0, "rounds": 4, "matcher": "mean", "rule": "nearest"}
-    short = TaskStream(OF.tasks[:1], OF.classes, "every", "user")
-    clients.run(clients.small("cslr-published", params=params), short, PUBLIC)
+    clients.run(clients.small("cslr-published", params=params), SHORT, PUBLIC)
     assert named_after[0] is None
     running = released[0]
     for previous, newest in zip(named_after[1:], released[1:], strict=True):
@@ -178,9 +177,7 @@ def test_a_rounds_own_release_is_replayed_where_nothing_is_averaged(monkeypatch:
     replayed: list[np.ndarray] = []
     watched(monkeypatch, published_release, "noisy_slot_sums", lambda found, given: released.extend(found))
     watched(monkeypatch, client_release, "sampled", lambda found, given: replayed.append(given[0][-1].means))
-    one = TaskStream(OF.tasks[:1], OF.classes, "every", "user")
-    params = {"averaging": 0.0, "participation": 1.0, "rounds": 3}
-    clients.run(clients.small("cslr-published", params=params), one, PUBLIC)
+    clients.run(clients.small("cslr-published", params={"averaging": 0.0, "participation": 1.0}), SHORT, PUBLIC)
     assert len(released) == len(replayed) == 3
     for sums, means in zip(released, replayed, strict=True):
         assert means == pytest.approx(sums.replay().means)

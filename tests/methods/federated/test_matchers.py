@@ -273,6 +273,7 @@ def test_too_few_public_sentences() -> None:
 GIVEN = toy.toy()
 VIEW = PublicView.of(GIVEN.public, 8)
 ORACLE, FITTED = GIVEN.oracle(), GIVEN.fitted()
+TRUTH = np.tile(np.arange(toy.N_MODES), len(ORACLE))
 ANCHORS = GIVEN.public[np.random.default_rng(0).permutation(len(GIVEN.public))[:100]]
 MATCHERS: dict[str, tuple[FeatureMap, Rule]] = {
     "nearest mean": (matchers.mean_features, "nearest"),
@@ -319,23 +320,20 @@ def test_fewer_starts_keep_the_order_out_and_find_nothing_cheaper() -> None:
 
 @pytest.mark.parametrize("name", ["nearest mean", "hungarian", "transport", "public axes", "centred"])
 def test_without_noise_true_modes_are_found(name: str) -> None:
-    truth = np.tile(np.arange(toy.N_MODES), (len(ORACLE), 1))
-    assert adjusted_rand(grouped(ORACLE, name).ids.ravel(), truth.ravel()) == 1.0
+    assert adjusted_rand(grouped(ORACLE, name).ids.ravel(), TRUTH) == 1.0
 
 
 def test_under_the_noise_of_local_trust_every_matcher_is_at_chance() -> None:
-    truth = np.tile(np.arange(toy.N_MODES), (len(ORACLE), 1)).ravel()
     for name in MATCHERS:
-        found = [adjusted_rand(grouped(toy.noisy(ORACLE, 0.76, seed), name).ids.ravel(), truth) for seed in range(4)]
+        found = [adjusted_rand(grouped(toy.noisy(ORACLE, 0.76, seed), name).ids.ravel(), TRUTH) for seed in range(4)]
         assert np.mean(found) < 0.1, name
 
 
 def test_random_groups_agree_with_nothing() -> None:
-    truth = np.tile(np.arange(toy.N_MODES), (len(ORACLE), 1)).ravel()
     random = np.random.default_rng(2)
     first = VIEW.residuals(ORACLE.means)[..., 0]
     draws = [pooled(ORACLE.means, toy.N_MODES, "random", first, generator=random) for _ in range(60)]
-    assert np.mean([adjusted_rand(each.ids.ravel(), truth) for each in draws]) == pytest.approx(0, abs=0.05)
+    assert np.mean([adjusted_rand(each.ids.ravel(), TRUTH) for each in draws]) == pytest.approx(0, abs=0.05)
     assert all((np.sort(each.ids, axis=1) == np.arange(toy.N_MODES)).all() for each in draws)
 
 

@@ -22,7 +22,6 @@ from dpcl_core.methods.federated.release_schedule import Horizon, Noises, Releas
 from dpcl_core.privacy import gaussian
 from dpcl_core.privacy.accounting import Pld, subsampled_gaussian
 from dpcl_core.privacy.mechanisms import ClientVectors
-from dpcl_core.scenarios.stream import TaskStream
 from dpcl_core.spec import Recurrence, RunSpec, fields_of
 from tests.support import clients
 from tests.support.watching import watched
@@ -41,7 +40,7 @@ def opened(**params: object) -> tuple[RunSpec, ReleaseSchedule, TaskRows]:
 
 def vectors(releases: ReleaseSchedule, rows: TaskRows) -> np.ndarray:
     lists = releases.lists(rows, 0)
-    return releases.layout(rows).vectors(releases.slotted(rows, lists, releases.prototypes(0, rows.space), 0))
+    return releases.layout(len(rows.space)).vectors(releases.slotted(rows, lists, releases.prototypes(0, rows.space), 0))
 
 
 @pytest.mark.parametrize(("matcher", "rule"), MATCHERS)
@@ -49,7 +48,7 @@ def vectors(releases: ReleaseSchedule, rows: TaskRows) -> np.ndarray:
 def test_a_client_moves_the_sum_by_its_own_vector_alone(matcher: str, rule: str, slots: str) -> None:
     """Check 3, matching included: without a client the others' vectors are bit-identical, and every one is bounded."""
     _, releases, rows = opened(matcher=matcher, rule=rule, slots=slots, modes_per_task=3)
-    every, bound = vectors(releases, rows), releases.layout(rows).sensitivity
+    every, bound = vectors(releases, rows), releases.layout(len(rows.space)).sensitivity
     assert (np.linalg.norm(every, axis=1) <= bound * (1 + 1e-12)).all()
     for gone in (0, 4):
         kept = np.flatnonzero(rows.users != gone)
@@ -70,7 +69,7 @@ def test_clients_that_do_their_worst_stay_within_the_bound() -> None:
     bad = replace(rows, z=np.where(rows.users[:, None] == 4, 1e6 * z, z).astype(np.float32), users=users)
     found = vectors(releases, bad)
     assert np.isfinite(found).all()
-    assert (np.linalg.norm(found, axis=1) <= releases.layout(rows).sensitivity * (1 + 1e-12)).all()
+    assert (np.linalg.norm(found, axis=1) <= releases.layout(len(rows.space)).sensitivity * (1 + 1e-12)).all()
 
 
 def test_groups_of_a_label_are_matched_among_themselves() -> None:
@@ -159,25 +158,16 @@ def test_under_replace_a_client_moves_the_sum_twice_as_far() -> None:
 
 
 EVERY, EVERY_PUBLIC = clients.stream(per_class=40)
-
-
-def once() -> TaskStream:
-    """The same tasks, each with two of the eight clients."""
-    tasks = []
-    for task in EVERY.tasks:
-        train = task.train
-        assert train.users is not None
-        tasks.append(replace(task, train=replace(train, users=4 * (train.users % 2) + task.index)))
-    return replace(EVERY, tasks=tuple(tasks), recurrence="once")
+ONCE = clients.at_home(EVERY)  # the same tasks, each with two of the eight clients
 
 
 def test_of_a_round_those_stay_whose_task_it_is() -> None:
     z, users = np.zeros((3, 2), dtype=np.float32), np.array([1, 5, 5])
     rows = TaskRows(z, np.zeros(3, dtype=np.int64), users, (0,), 1)
     chosen = np.array([0, 1, 4, 5])
-    assert clients_of_this_task(chosen, rows, clients.known(once(), None)).tolist() == [1, 5]
+    assert clients_of_this_task(chosen, rows, clients.known(ONCE, None)).tolist() == [1, 5]
     assert clients_of_this_task(chosen, rows, clients.known(EVERY, None)).tolist() == chosen.tolist()  # with or without rows
-    assert clients_of_this_task(chosen[:1], rows, clients.known(once(), None)).tolist() == []
+    assert clients_of_this_task(chosen[:1], rows, clients.known(ONCE, None)).tolist() == []
 
 
 @pytest.mark.parametrize("method", ["dp-fedavg", "cslr-central", "cslr-published"])
@@ -186,31 +176,26 @@ def test_no_client_of_another_task_sends_what_rehearsal_alone_makes(method: str,
     seen: list[set[int]] = []
 
     watched(monkeypatch, client_training, "local_updates", lambda found, given: seen.append(set(given[3].tolist())))
-    few: dict[str, object] = {"rounds": 3, "local_steps": 2, "hidden": 8, "participation": 1.0}
-    if method != "dp-fedavg":
-        few |= {"anchors": 20, "restarts": 1} | ({"dimensions": 4} if method == "cslr-central" else {})
-    clients.run(clients.spec(method, params=few), once(), EVERY_PUBLIC)
-    assert seen == [{index, index + 4} for index in range(4) for _ in range(3)]
+    clients.run(clients.small(method, params={"participation": 1.0}), ONCE, EVERY_PUBLIC)
+    assert seen == [{2 * index, 2 * index + 1} for index in range(4) for _ in range(3)]
 
 
 def test_lists_are_told_of_the_clients_of_tasks_so_far() -> None:
     """Each client's own list and no longer one, without the empty lists of tasks that it is not in."""
-    few = {"rounds": 2, "local_steps": 2, "hidden": 8, "anchors": 20, "restarts": 1, "participation": 1.0}
-    _, _, said, _ = clients.run(clients.spec("cslr-published", params=few), once(), EVERY_PUBLIC)
+    _, _, said, _ = clients.run(clients.small("cslr-published", params={"participation": 1.0}), ONCE, EVERY_PUBLIC)
     told = [event for event in said if isinstance(event, Signatures)]
     assert {event.task for event in told} == {0, 1, 2, 3}
     for event in told:
-        assert set(event.entries.client) == {client for client in range(8) if client % 4 <= event.task}
+        assert set(event.entries.client) == {client for client in range(8) if client // 2 <= event.task}
         assert max(map(event.entries.client.count, event.entries.client)) <= 4
         if event.lists is not None:  # in full, of the clients of this very task
-            assert event.lists.client == (event.task, event.task + 4)
+            assert event.lists.client == (2 * event.task, 2 * event.task + 1)
 
 
 @pytest.mark.parametrize("method", ["cslr-central", "cslr-published"])
 def test_rounds_that_lists_are_told_of_are_counted_from_zero(method: str) -> None:
-    few: dict[str, object] = {"rounds": 3, "local_steps": 2, "hidden": 8, "anchors": 20, "restarts": 1, "participation": 1.0}
-    few |= {"dimensions": 4, "releases": "round"} if method == "cslr-central" else {}
-    _, _, said, _ = clients.run(clients.spec(method, params=few), once(), EVERY_PUBLIC)
+    params = {"participation": 1.0} | ({"releases": "round"} if method == "cslr-central" else {})
+    _, _, said, _ = clients.run(clients.small(method, params=params), ONCE, EVERY_PUBLIC)
     told = [(event.task, event.round) for event in said if isinstance(event, Signatures)]
     assert told == [(task, round) for task in range(4) for round in (0, 2)]
 

@@ -1,4 +1,4 @@
-"""Rounds: who is in one, what a client's training changes, and averages with and without noise."""
+"""Rounds: what a client's training changes, and averages with and without noise."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from dpcl_core.methods.federated.client_training import (
     local_updates,
     moved,
 )
-from dpcl_core.privacy.noise import Batches
 from dpcl_core.privacy.sums import clipped_rows
 
 D, C, N = 4, 3, 5
@@ -140,17 +139,3 @@ def test_averages_are_means_of_those_who_came_and_noisy_sums_over_those_expected
     assert moved(start(), sums, 6.0) == pytest.approx(start() + sums / 6, abs=1e-6)
     assert moved(start(), sums, 6.0).dtype == np.float32
 
-
-def test_everyone_comes_at_rate_one_and_a_share_otherwise() -> None:
-    """12,000 coins of chance 0.3: five standard errors, false alarm below 1e-6."""
-    everyone = Batches(1.0, None)
-    assert (everyone.draw(20) == np.arange(20)).all()
-    some = Batches(0.3, None)
-    counts = np.bincount(np.concatenate([some.draw(20) for _ in range(600)]), minlength=20)
-    assert counts.sum() / 12_000 == pytest.approx(0.3, abs=5 * np.sqrt(0.21 / 12_000))
-
-
-def test_the_same_seed_brings_the_same_clients() -> None:
-    one, other = (Batches(0.3, 13, "clients") for _ in range(2))
-    for _ in range(5):
-        assert (one.draw(20) == other.draw(20)).all()

@@ -28,7 +28,7 @@ from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.scenarios.stream import Examples, Table, Task
 from dpcl_core.spec import Cell, RunSpec
-from tests.methods.training import public_context
+from tests.methods.training import public_context, taught
 
 SMALL = Form((8, 8, 1), 0.0, 1.0)
 N_CLASSES, PER_TASK, SIZE = 4, 50, 8
@@ -38,14 +38,8 @@ pytestmark = pytest.mark.usefixtures("home")
 
 
 def spec(params: dict[str, object] | None = None, **changes: object) -> RunSpec:
-    raw: dict[str, object] = {
-        "method": "agem",
-        "params": {"batch_size": SIZE, **(params or {})},
-        "privacy": {"epsilons": [math.inf]},
-        "seeds": [0],
-        "scenario": {"tasks": 2},
-    }
-    return checks.parse({**raw, **changes})
+    raw = {"method": "agem", "params": {"batch_size": SIZE, **(params or {})}, "privacy": {"epsilons": [math.inf]}}
+    return checks.parse({"seeds": [0], "scenario": {"tasks": 2}, **raw, **changes})
 
 
 def tasks(n_tasks: int = 3, seed: int = 0) -> list[Task]:
@@ -250,8 +244,7 @@ def test_l2dp_ml_without_noise_on_the_same_loss_is_a_gem_exactly() -> None:
     plain = Watched(spec(settings), 3).go(streams)
     run = spec({**settings, "losses": "softmax", "encoder_weight": 0.0, "output_norm_cap": 0.0}, method="l2dp-ml")
     other = methods.maker("l2dp-ml")(run, [CELL], public_context(64, N_CLASSES, 3 * PER_TASK, 3, form=SMALL))
-    for task in streams:
-        list(other.learn({0: task}, {CELL: Ledger(1e-5, "add-remove", "once")}))
+    taught(other, run, streams)
     for task in streams:
         np.testing.assert_array_equal(plain.scores(0, task)["argmax"], other.scores(0, task)["argmax"])
 
@@ -279,11 +272,7 @@ def test_it_forgets_less_than_fine_tuning_on_permuted_mnist(monkeypatch: pytest.
             run = spec(settings, seeds=[seed], scenario={"kind": "permuted", "tasks": 5}, data={"dataset": "mnist"})
             stream = scenarios.open_stream(run.scenario, table, seed)
             cell = Cell(math.inf, seed)
-            learner = Agem(
-                run,
-                [cell],
-                public_context(49, 10, 1000, 5, form=table.form, recurrence="every"),
-            )
+            learner = Agem(run, [cell], public_context(49, 10, 1000, 5, form=table.form, recurrence="every"))
             ledger = Ledger(1e-5, "add-remove", "every")
             matrix = []
             for task in stream.tasks:

@@ -91,10 +91,13 @@ def test_a_budget_too_small_to_split_is_refused() -> None:
         mnist("witness", 5000, 5e-324)
 
 
-@pytest.mark.parametrize("form", FORMS, ids=lambda form: "x".join(map(str, form.shape)))
+ROWS = [Form((width,), -1.0, 1.0) for width in (1, 3, 28, 200)]  # one pixel with a channel for each number: no picture
+
+
+@pytest.mark.parametrize("form", FORMS + ROWS, ids=lambda form: "x".join(map(str, form.shape)))
 def test_sizes_are_those_of_the_network(form: claim.Form) -> None:
     net, found = nets.build(form, 7, seed=0), claim.sizes(form, 7)
-    height, width, n_channels = (*form.shape, 1)[:3]
+    height, width, n_channels = (1, 1, *form.shape) if form in ROWS else (*form.shape, 1)[:3]
     first = net.first(torch.zeros(1, n_channels, height, width))
     assert found.n_inputs == height * width * n_channels
     assert found.n_hidden == first.numel()
@@ -102,6 +105,7 @@ def test_sizes_are_those_of_the_network(form: claim.Form) -> None:
     assert found.n_patch == net.first.weight[0].numel()
     assert found.n_last == net.head.in_features
     assert net.first.stride == (claim.STRIDE, claim.STRIDE)
+    assert net.logits(np.zeros((5, found.n_inputs), np.float32), form).shape == (5, 7)
 
 
 @pytest.mark.parametrize("form", FORMS[:1] + FORMS[2:], ids=lambda form: "x".join(map(str, form.shape)))
@@ -150,14 +154,3 @@ def test_a_changed_label_moves_the_output_coefficients_by_no_more_than_stated() 
             worst = max(worst, *(np.abs(a - b).sum() for a, b in itertools.combinations(coefficients, 2)))
         assert worst == pytest.approx(bound)
 
-
-@pytest.mark.parametrize("width", [1, 3, 28, 200])
-def test_of_rows_of_numbers_the_sizes_are_those_of_the_network(width: int) -> None:
-    """One pixel with a channel for each number, three included: that is no colour picture."""
-    form = Form((width,), -1.0, 1.0)
-    net = nets.build(form, 4, seed=0)
-    found = claim.sizes(form, 4)
-    hidden = net.first(nets.tensor(np.zeros((2, width), np.float32), form))
-    assert (found.n_inputs, found.n_hidden, found.n_last) == (width, hidden[0].numel(), net.head.in_features)
-    assert net.first.weight[0].numel() == found.n_patch
-    assert net.logits(np.zeros((5, width), np.float32), form).shape == (5, 4)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import dp_accounting as dp
@@ -18,10 +19,11 @@ from dpcl_core.data.dataset import Form
 from dpcl_core.errors import Diverged
 from dpcl_core.methods.common.method import PublicContext
 from dpcl_core.methods.lifelong import agem, dp_agem, nets, odometer
+from dpcl_core.methods.lifelong.params import BatchParams
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.stream import Examples, Task
 from dpcl_core.spec import Cell, Recurrence, RunSpec
-from tests.methods.training import public_context
+from tests.methods.training import public_context, taught
 from tests.support.tiers import quick
 
 FORM = Form((6, 6, 1), 0.0, 1.0)
@@ -30,14 +32,8 @@ PARAMS: Mapping[str, Any] = {"epochs": 2, "sample_rate": 0.5, "memory_size": 20,
 
 
 def spec(params: Mapping[str, Any] | None = None, **changes: Any) -> RunSpec:
-    raw: dict[str, Any] = {
-        "method": "dp-agem",
-        "params": {**PARAMS, **(params or {})},
-        "privacy": {"epsilons": [4.0], "noise": "seeded"},
-        "seeds": [0],
-        "scenario": {"kind": "split", "tasks": 2},
-    }
-    return checks.parse({**raw, **changes})
+    raw = {"method": "dp-agem", "params": {**PARAMS, **(params or {})}, "scenario": {"kind": "split", "tasks": 2}}
+    return checks.parse({"privacy": {"epsilons": [4.0], "noise": "seeded"}, "seeds": [0], **raw, **changes})
 
 
 def stream(n_tasks: int = 3, n: int = PER_TASK) -> list[Task]:
@@ -82,21 +78,11 @@ def test_without_noise_on_whole_tasks_it_is_a_gem(projection: str, scope: str) -
     common = {"learning_rate": 0.3, "projection": projection, "scope": scope}
     whole = {"epochs": 5, "sample_rate": 1.0, "replay_rate": 1.0, "memory_size": PER_TASK}
     tasks = stream(2)
-    free = {"epsilons": [math.inf]}
-    ours, _ = learned(spec({**whole, **common}, privacy=free), tasks)
-    plain = checks.parse(
-        {
-            "method": "agem",
-            "params": {"batch_size": PER_TASK, "epochs": 5, **common},
-            "privacy": free,
-            "seeds": [0],
-            "scenario": {"kind": "split", "tasks": 2},
-        }
-    )
-    cell = Cell(math.inf, 0)
-    theirs, ledger = agem.make_learner(plain, [cell], known(2)), Ledger(DELTA, "add-remove", "once")
-    for task in tasks:
-        list(theirs.learn({0: task}, {cell: ledger}))
+    run = spec({**whole, **common}, privacy={"epsilons": [math.inf]})
+    ours, _ = learned(run, tasks)
+    plain = replace(run, method="agem", params=BatchParams(batch_size=PER_TASK, epochs=5, **common))  # type: ignore[arg-type]
+    theirs = agem.make_learner(plain, list(plain.cells()), known(2))
+    taught(theirs, plain, tasks)
     for task in tasks:
         np.testing.assert_allclose(ours.scores(0, task)["argmax"], theirs.scores(0, task)["argmax"], rtol=0, atol=2e-4)
         assert np.abs(ours.scores(0, task)["argmax"]).max() > 0.2

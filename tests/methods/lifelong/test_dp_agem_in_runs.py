@@ -13,11 +13,9 @@ from dpcl_core.events import CellFinished, Guarantee, TaskLearned
 from dpcl_core.privacy.statement import guarantee_words
 
 SETTINGS: dict[str, Any] = {
-    "method": "dp-agem",
-    "data": {"dataset": "digits", "train_per_class": 60, "test_per_class": 20},
+    "method": "dp-agem", "data": {"dataset": "digits", "train_per_class": 60, "test_per_class": 20}, "seeds": [0],
     "params": {"epochs": 1, "sample_rate": 0.2, "memory_size": 40, "replay_rate": 0.5},
-    "seeds": [0],
-}
+}  # fmt: skip
 pytestmark = pytest.mark.usefixtures("home")
 
 

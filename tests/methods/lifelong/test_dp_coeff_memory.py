@@ -1,19 +1,17 @@
-"""The coefficient memory whole: what it learns, what its ledger says, attacks on it, and runs from the command line."""
+"""The coefficient memory whole: what it learns, what its ledger says, and attacks on it."""
 
 from __future__ import annotations
 
-import json
 import math
-import os
-from pathlib import Path
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from dpcl_core import checks, cli, engine
+from dpcl_core import checks, engine
 from dpcl_core.attacks.l2dp_games import difference_game
 from dpcl_core.events import CellFinished, TaskLearned
-from dpcl_core.methods.lifelong.dp_coeff_memory import CoefficientMemory, make_learner
+from dpcl_core.methods.lifelong.dp_coeff_memory import make_learner
 from dpcl_core.privacy import gaussian
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.mechanisms import coefficients_std, noisy_coefficients
@@ -21,21 +19,15 @@ from dpcl_core.privacy.noise import ReleaseNoise
 from dpcl_core.privacy.statement import odds_bound
 from dpcl_core.scenarios.stream import Examples, Task
 from dpcl_core.spec import Cell, RunSpec
-from tests.methods.training import public_context
+from tests.methods.training import public_context, taught
 
-REAL = os.environ.get("DPCL_DATA")
 DELTA = 1e-5
 pytestmark = pytest.mark.usefixtures("home")
 
 
 def spec(**changes: object) -> RunSpec:
-    raw: dict[str, object] = {
-        "method": "dp-coeff-memory",
-        "labels": "prior",
-        "privacy": {"epsilons": [2.0, math.inf], "noise": "seeded"},
-        "seeds": [0, 1],
-    }
-    return checks.parse({**raw, **changes})
+    raw = {"method": "dp-coeff-memory", "labels": "prior", "privacy": {"epsilons": [2.0, math.inf], "noise": "seeded"}}
+    return checks.parse({"seeds": [0, 1], **raw, **changes})
 
 
 def finished(run: RunSpec) -> dict[float, CellFinished]:
@@ -44,14 +36,9 @@ def finished(run: RunSpec) -> dict[float, CellFinished]:
 
 def weights(run: RunSpec, tasks: list[Task]) -> tuple[dict[int, np.ndarray], dict[Cell, Ledger]]:
     """What is learned of network features (no map before them), by seed."""
-    cells = list(run.cells())
     known = public_context(tasks[0].train.inputs.shape[1], 3, 60, len(tasks))
-    learner = make_learner(run, cells, known)
-    assert isinstance(learner, CoefficientMemory)
-    ledgers = {cell: Ledger(DELTA, run.privacy.adjacency, "once") for cell in cells}
-    for task in tasks:
-        list(learner.learn(dict.fromkeys(run.seeds, task), ledgers))
-    return learner._weights, ledgers
+    learner = make_learner(run, list(run.cells()), known)
+    return learner._weights, taught(learner, run, tasks)
 
 
 def made_tasks() -> list[Task]:
@@ -92,12 +79,8 @@ def test_every_budget_has_one_entry_a_task_and_costs_what_was_asked(adjacency: s
 def test_where_an_example_is_in_every_task_all_tasks_together_cost_the_budget(adjacency: str) -> None:
     """Both numbers stand in the statement: what one task costs, and what all of them do, which is what was asked for."""
     for images, total, alone in (("same", 2.0, None), ("disjoint", None, 2.0)):
-        run = spec(
-            scenario={"kind": "permuted", "tasks": 3, "images": images},
-            privacy={"epsilons": [2.0], "adjacency": adjacency},
-            seeds=[0],
-            params={"features": 8, "steps": 2},
-        )
+        scenario, privacy = {"kind": "permuted", "tasks": 3, "images": images}, {"epsilons": [2.0], "adjacency": adjacency}
+        run = spec(scenario=scenario, privacy=privacy, seeds=[0], params={"features": 8, "steps": 2})
         guarantee = finished(run)[2.0].guarantee
         assert guarantee.epsilon == pytest.approx(2.0, rel=2e-5)
         squared = 6 if adjacency == "replace" else 3
@@ -113,11 +96,8 @@ def test_where_an_example_is_in_every_task_all_tasks_together_cost_the_budget(ad
 @pytest.mark.parametrize("solution", ["steps", "exact"])
 def test_it_learns_the_digits_and_learns_less_with_noise(scenario: dict[str, str], solution: str) -> None:
     """Means over two seeds; seeded noise, so no chance is left in the outcome."""
-    run = spec(
-        scenario=scenario,
-        params={"solution": solution, "head": "per-task", "features": 128},
-        privacy={"epsilons": [0.1, math.inf], "noise": "seeded"},
-    )
+    params = {"solution": solution, "head": "per-task", "features": 128}
+    run = spec(scenario=scenario, params=params, privacy={"epsilons": [0.1, math.inf], "noise": "seeded"})
     found: dict[float, list[float]] = {}
     for event in engine.run(run):
         if isinstance(event, TaskLearned) and event.task == 4:
@@ -130,10 +110,8 @@ def test_it_learns_the_digits_and_learns_less_with_noise(scenario: dict[str, str
 def test_replays_keep_what_plain_descent_forgets() -> None:
     kept = {}
     for projection in ("if-violated", "never"):
-        run = spec(
-            scenario={"kind": "permuted"}, params={"projection": projection}, privacy={"epsilons": [math.inf]}, seeds=[0]
-        )
-        kept[projection] = finished(run)[math.inf].metrics["AA"] or 0.0
+        free = spec(scenario={"kind": "permuted"}, params={"projection": projection}, privacy={"epsilons": [math.inf]})
+        kept[projection] = finished(replace(free, seeds=(0,)))[math.inf].metrics["AA"] or 0.0
     assert kept["if-violated"] > kept["never"] + 0.05
 
 
@@ -166,52 +144,7 @@ def test_two_tasks_never_share_noise() -> None:
     first, second = made_tasks()[:1] * 2
     again = Task(1, "task 2", second.train, second.test, second.prior)
     run = spec(privacy={"epsilons": [1.0], "noise": "seeded"}, seeds=[0], params={"solution": "exact"})
-    known = public_context(4, 3, 60, 2)
-    learner = make_learner(run, list(run.cells()), known)
-    assert isinstance(learner, CoefficientMemory)
+    learner = make_learner(run, list(run.cells()), public_context(4, 3, 60, 2))
     ledgers = {Cell(1.0, 0): Ledger(DELTA, "add-remove", "once")}
     sums = [learner._released(0, task, ledgers).features for task in (first, again)]
     assert (sums[0] != sums[1]).all()
-
-
-def from_terminal(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> dict[str, object]:
-    status = cli.main(arguments)
-    out, err = capsys.readouterr()
-    assert status == 0, err
-    found = json.loads(out)
-    assert isinstance(found, dict)
-    return found
-
-
-def written(folder: Path, text: str) -> str:
-    path = folder / "run.toml"
-    path.write_text(text, encoding="utf-8")
-    return str(path)
-
-
-def test_a_run_and_an_audit_from_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    text = 'method = "dp-coeff-memory"\nseeds = [0]\n[scenario]\nkind = "split"\n[privacy]\nepsilons = [1.0]\n'
-    document = from_terminal(["run", written(tmp_path, text), "--json"], capsys)
-    assert document["status"] == "finished"
-    (cell,) = document["cells"]  # type: ignore[misc]
-    assert cell["guarantee"]["epsilon"] == pytest.approx(1.0, rel=2e-5)  # type: ignore[index]
-    assert cli.main(["audit", written(tmp_path, text), "--trials", "200"]) == 0
-    assert "audited at least" in capsys.readouterr().out
-
-
-@pytest.mark.skipif(not REAL, reason="needs MNIST in DPCL_DATA")
-@pytest.mark.parametrize("kind", ["permuted", "split"])
-def test_a_run_on_mnist(
-    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Permuted: one list of labels, 300 images of each digit, far above chance without noise. Split: heads by task."""
-    monkeypatch.setenv("DPCL_DATA", str(Path(REAL or "").resolve()))
-    text = (
-        'method = "dp-coeff-memory"\nlabels = "prior"\nseeds = [0]\n'
-        '[data]\ndataset = "mnist"\ntrain_per_class = 300\ntest_per_class = 50\n'
-        f'[scenario]\nkind = "{kind}"\ntasks = 5\n[privacy]\nepsilons = [inf]\n'
-        f'[params]\nhead = "{"per-task" if kind == "split" else "shared"}"\n'
-    )
-    document = from_terminal(["run", written(tmp_path, text), "--json"], capsys)
-    (cell,) = document["cells"]  # type: ignore[misc]
-    assert cell["metrics"]["AA"] > (0.94 if kind == "split" else 0.6)  # type: ignore[index]

@@ -1,16 +1,13 @@
-"""Noise for every record, whole: unbiased sums, what it learns, what it refuses, attacks on it, and runs from a terminal."""
+"""Noise for every record, whole: unbiased sums, what it learns, what it refuses, and attacks on it."""
 
 from __future__ import annotations
 
-import json
 import math
-import os
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from dpcl_core import checks, cli, engine
+from dpcl_core import checks, engine
 from dpcl_core.attacks.l2dp_games import difference_game
 from dpcl_core.data.dataset import Form
 from dpcl_core.events import CellFinished, TaskLearned
@@ -21,19 +18,13 @@ from dpcl_core.privacy.statement import odds_bound
 from dpcl_core.privacy.text_mechanisms import Randomiser, noisy_records
 from dpcl_core.spec import RunSpec
 
-REAL = os.environ.get("DPCL_DATA")
 DELTA = 1e-5
 pytestmark = pytest.mark.usefixtures("home")
 
 
 def spec(**changes: object) -> RunSpec:
-    raw: dict[str, object] = {
-        "method": "independent-laplace",
-        "labels": "prior",
-        "privacy": {"epsilons": [8.0, math.inf], "noise": "seeded", "adjacency": "replace"},
-        "seeds": [0],
-    }
-    return checks.parse({**raw, **changes})
+    privacy = {"epsilons": [8.0, math.inf], "noise": "seeded", "adjacency": "replace"}
+    return checks.parse({"method": "independent-laplace", "labels": "prior", "privacy": privacy, "seeds": [0], **changes})
 
 
 def final(run: RunSpec) -> dict[float, float]:
@@ -104,19 +95,15 @@ def test_all_values_of_an_example_need_more_noise_than_a_few_directions() -> Non
     privacy = {"epsilons": [16.0], "noise": "seeded", "adjacency": "replace"}
     found = {}
     for project_to in (16, 0):
-        raw = {"method": "independent-laplace", "scenario": {"tasks": 1}, "seeds": list(range(5)), "privacy": privacy}
-        run = checks.parse({**raw, "params": {"project_to": project_to}})
-        found[project_to] = final(run)[16.0]
+        more = {"labels": "prior-const", "seeds": list(range(5)), "privacy": privacy, "params": {"project_to": project_to}}
+        found[project_to] = final(spec(scenario={"tasks": 1}, **more))[16.0]
     assert found[16] > found[0] + 0.1
 
 
 @pytest.mark.parametrize("images", ["same", "disjoint"])
 def test_the_ledger_stays_within_the_budget_and_the_statement_says_what_is_assumed(images: str) -> None:
-    run = spec(
-        scenario={"kind": "permuted", "tasks": 3, "images": images},
-        privacy={"epsilons": [3.0], "adjacency": "replace"},
-        params={"steps": 1},
-    )
+    scenario, privacy = {"kind": "permuted", "tasks": 3, "images": images}, {"epsilons": [3.0], "adjacency": "replace"}
+    run = spec(scenario=scenario, privacy=privacy, params={"steps": 1})
     (event,) = [event for event in engine.run(run) if isinstance(event, CellFinished)]
     expected = 1.0 if images == "same" else 3.0
     assert event.guarantee.parts["task 1"] == pytest.approx(expected, rel=1e-4)
@@ -148,38 +135,3 @@ def test_subtracting_a_known_record_leaves_two_noises() -> None:
     assert game.share_right < odds_bound(epsilon, 0.0) + 5 * math.sqrt(0.25 / (2 * n))
     one = 128 / epsilon * ReleaseNoise().laplace((64,))
     assert difference_game(lambda rows: rows + one, records, -records[-1], 50).share_right == 1.0
-
-
-def from_terminal(folder: Path, text: str, capsys: pytest.CaptureFixture[str]) -> dict[str, object]:
-    path = folder / "run.toml"
-    path.write_text(text, encoding="utf-8")
-    status = cli.main(["run", str(path), "--json"])
-    out, err = capsys.readouterr()
-    assert status == 0, err
-    (cell,) = json.loads(out)["cells"]
-    assert isinstance(cell, dict)
-    return cell
-
-
-HEADER = 'method = "independent-laplace"\nlabels = "prior"\nseeds = [0]\n'
-
-
-def test_a_run_and_an_audit_from_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    cell = from_terminal(tmp_path, HEADER + '[privacy]\nepsilons = [4.0]\nadjacency = "replace"\n', capsys)
-    assert 3.99 < cell["guarantee"]["epsilon"] <= 4.0  # type: ignore[index]
-    assert cli.main(["audit", str(tmp_path / "run.toml"), "--trials", "400"]) == 0
-    assert "likelihood ratio of one record's copy" in capsys.readouterr().out
-
-
-@pytest.mark.skipif(not REAL, reason="needs MNIST in DPCL_DATA")
-@pytest.mark.parametrize(("kind", "least"), [("split", 0.75), ("permuted", 0.25)])
-def test_a_run_on_mnist(
-    kind: str, least: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("DPCL_DATA", str(Path(REAL or "").resolve()))
-    head = "per-task" if kind == "split" else "shared"
-    text = (
-        f'{HEADER}[data]\ndataset = "mnist"\ntrain_per_class = 300\ntest_per_class = 50\n[scenario]\nkind = "{kind}"\n'
-        f'[privacy]\nepsilons = [inf]\nadjacency = "replace"\n[params]\nhead = "{head}"\n'
-    )
-    assert from_terminal(tmp_path, text, capsys)["metrics"]["AA"] > least  # type: ignore[index]

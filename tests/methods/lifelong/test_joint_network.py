@@ -19,7 +19,7 @@ from dpcl_core.methods.lifelong.joint_network import TITLES, JointNetwork, Netwo
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.stream import Examples, Task
 from dpcl_core.spec import Cell, RunSpec
-from tests.methods.training import public_context
+from tests.methods.training import public_context, taught
 
 CELL = Cell(math.inf, 0)
 FORM = Form((100, 3), -1.0, 1.0)
@@ -29,15 +29,11 @@ pytestmark = pytest.mark.usefixtures("home")
 
 
 def spec(params: Mapping[str, object] | None = None, **changes: object) -> RunSpec:
-    raw: dict[str, object] = {
-        "method": "joint-network",
-        "params": {"network": "cnn-32", "batch_size": 8, **(params or {})},
-        "data": {"dataset": "har-wisdm", "backbone": "pixels"},
-        "scenario": {"kind": "source-incremental"},
-        "labels": "prior-const",
-        "privacy": {"epsilons": [math.inf]},
-        "seeds": [0],
-    }
+    raw = {
+        "method": "joint-network", "params": {"network": "cnn-32", "batch_size": 8, **(params or {})}, "seeds": [0],
+        "data": {"dataset": "har-wisdm", "backbone": "pixels"}, "scenario": {"kind": "source-incremental"},
+        "labels": "prior-const", "privacy": {"epsilons": [math.inf]},
+    }  # fmt: skip
     return checks.parse({**raw, **changes})
 
 
@@ -118,10 +114,8 @@ def test_it_learns_all_tasks_after_the_last_and_charges_everyone() -> None:
 
 
 def test_with_a_layer_for_each_task_only_its_classes_compete() -> None:
-    run, stream = learner(spec({"head": "per-task", "epochs": 1}, labels="prior")), tasks()
-    ledger = Ledger(1e-5, "add-remove", "once")
-    for task in stream:
-        list(run.learn({0: task}, {CELL: ledger}))
+    asked, stream = spec({"head": "per-task", "epochs": 1}, labels="prior"), tasks()
+    taught(run := learner(asked), asked, stream)
     for task in stream:
         finite = np.isfinite(run.scores(0, task)["argmax"][0])
         assert (finite == np.isin(np.arange(N_CLASSES), task.prior)).all()

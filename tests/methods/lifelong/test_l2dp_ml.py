@@ -26,38 +26,22 @@ from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import SeededNoise
 from dpcl_core.scenarios.stream import Examples, Task
 from dpcl_core.spec import Cell, RunSpec
-from tests.methods.training import public_context
+from tests.methods.training import public_context, taught
 
 FORM = Form((8, 8, 1), 0.0, 1.0)
 N_CLASSES, SIZE = 4, 64
 AS_PRINTED = {
-    "projection": "always",
-    "scope": "joint",
-    "recon_objective": "taylor1-linear",
-    "label_objective": "eq-12",
-    "encoder_weight": 1.0,
-    "encoder_divisor": "none",
-    "theta_norm": "columns",
-    "first_layer": "plain",
-    "output_norm_cap": 0.0,
-    "output_noise": "shared",
-}
+    "projection": "always", "scope": "joint", "recon_objective": "taylor1-linear", "label_objective": "eq-12",
+    "encoder_weight": 1.0, "encoder_divisor": "none", "theta_norm": "columns", "first_layer": "plain",
+    "output_norm_cap": 0.0, "output_noise": "shared",
+}  # fmt: skip
 pytestmark = pytest.mark.usefixtures("home")
 
 
 def spec(method: str = "l2dp-ml", epsilon: float = 0.5, labels: str = "prior-const", **params: object) -> RunSpec:
-    settings = {"batch_size": 10, **params}
-    return checks.parse(
-        {
-            "method": method,
-            "params": settings,
-            "privacy": {"epsilons": [epsilon], "noise": "seeded"},
-            "seeds": [0],
-            "scenario": {"kind": "permuted", "tasks": 3},
-            "data": {"backbone": "pixels"},
-            "labels": labels,
-        }
-    )
+    raw = {"method": method, "params": {"batch_size": 10, **params}, "data": {"backbone": "pixels"}, "labels": labels}
+    privacy, scenario = {"epsilons": [epsilon], "noise": "seeded"}, {"kind": "permuted", "tasks": 3}
+    return checks.parse({**raw, "privacy": privacy, "seeds": [0], "scenario": scenario})
 
 
 def stream(n_tasks: int = 3, n: int = 34) -> list[Task]:
@@ -82,11 +66,7 @@ def made(run: RunSpec) -> L2dpMl:
 
 def learned(run: RunSpec, tasks: Sequence[Task] | None = None, learner: L2dpMl | None = None) -> tuple[L2dpMl, Ledger]:
     learner = made(run) if learner is None else learner
-    (cell,) = run.cells()
-    ledger = Ledger(1e-5, "add-remove", "every")
-    for task in stream() if tasks is None else tasks:
-        for _ in learner.learn({0: task}, {cell: ledger}):
-            pass
+    (ledger,) = taught(learner, run, stream() if tasks is None else tasks, "every").values()
     return learner, ledger
 
 
@@ -129,6 +109,7 @@ def test_memory_holds_one_fixed_batch_of_each_task_perturbed_by_the_same_noise(d
     for task, own, kept in zip(tasks, seen, stored, strict=True):
         assert [len(one.targets) for one in own] == [10, 10, 10]  # 4 of 34 are left over
         assert sum(torch.equal(one.inputs, kept.inputs) for one in own) == 1
+        assert kept.inputs.untyped_storage().nbytes() == 10 * SIZE * 8, "and nothing else of the task"
         plain = nets.tensor(task.train.inputs, FORM).double()
         shift = learner._draws.inputs / 10
         rows = torch.cat([(one.inputs - shift).flatten(1) for one in own])
@@ -268,7 +249,8 @@ def test_noise_on_labels_is_in_the_output_layer_alone() -> None:
 @pytest.mark.parametrize("projection", ["if-violated", "always", "never"])
 def test_without_noise_and_with_its_loss_it_is_agem(projection: str) -> None:
     same = {"projection": projection, "learning_rate": 0.1, "scope": "joint", "epochs": 2}
-    ours = learned(spec(epsilon=math.inf, losses="softmax", output_norm_cap=0.0, **same))[0]
+    ours, ledger = learned(spec(epsilon=math.inf, losses="softmax", output_norm_cap=0.0, **same))
+    assert ledger.claimed is None, "without noise nothing is claimed"
     theirs = learned(spec("agem", math.inf, **same))[0]
     for found, expected in zip(weights(ours), weights(theirs), strict=True):
         torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
@@ -409,10 +391,6 @@ def test_the_claim_follows_the_encoder() -> None:
     assert abs(ledger.claimed.epsilon - 0.5) > 1e-4
 
 
-def test_without_noise_nothing_is_claimed() -> None:
-    assert learned(spec(epsilon=math.inf))[1].claimed is None
-
-
 # Bad input.
 
 
@@ -433,7 +411,3 @@ def test_a_batch_larger_than_the_smallest_task_is_refused_before_anything_is_lea
     assert "params.batch_size = 5000: must be at most" in said[0]
     assert "the number of training examples of" in said[0]
 
-
-def test_memory_does_not_keep_the_whole_task_alive() -> None:
-    learner, _ = learned(spec(), stream(1))
-    assert learner._memory[0].inputs.untyped_storage().nbytes() == 10 * SIZE * 8

@@ -1,4 +1,4 @@
-"""The attacks that break L2DP-ML, turned on its repairs: right as often as the budget allows for at most, not always.
+"""The repairs of L2DP-ML from a terminal, and the attacks that break it: right as often as the budget allows, not always.
 
 Differencing is tried beside each repair's own tests, and so is the test by likelihood, which for their noise is a formula
 (the repairs' audits). Here are the two others, by rules that are certain of the data where there is no noise.
@@ -6,14 +6,18 @@ Differencing is tried beside each repair's own tests, and so is the test by like
 
 from __future__ import annotations
 
+import json
 import math
+import os
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
 
+from dpcl_core import cli
 from dpcl_core.attacks import l2dp_games
 from dpcl_core.attacks.play import Guesses
 from dpcl_core.methods.common.per_example_gradients import noisy_means
@@ -138,3 +142,61 @@ def _label_game(steps: Callable[[NDArray[np.int64]], list[Floats]]) -> Guesses:
         return bool(scores[LABELS[-1]] > scores[1 - LABELS[-1]])
 
     return Guesses(sum(says_own(LABELS) for _ in range(N)), sum(says_own(changed) for _ in range(N)), N)
+
+
+# From the command line.
+
+
+REPLACE = 'adjacency = "replace"\n'
+
+
+def from_terminal(folder: Path, text: str, capsys: pytest.CaptureFixture[str]) -> dict[str, dict[str, float]]:
+    """The only cell of a finished run of one seed."""
+    (folder / "run.toml").write_text(f"seeds = [0]\n{text}", encoding="utf-8")
+    status = cli.main(["run", str(folder / "run.toml"), "--json"])
+    out, err = capsys.readouterr()
+    assert status == 0, err
+    document = json.loads(out)
+    assert document["status"] == "finished"
+    (cell,) = document["cells"]
+    return dict(cell)
+
+
+@pytest.mark.parametrize(
+    ("text", "least", "most", "trials", "said"),
+    [
+        ('method = "dp-coeff-memory"\n[scenario]\nkind = "split"\n[privacy]\nepsilons = [1.0]\n', 0.99998, 1.00002, 200,
+         "audited at least"),
+        (f'method = "independent-laplace"\nlabels = "prior"\n[privacy]\n{REPLACE}epsilons = [4.0]\n', 3.99, 4.0, 400,
+         "likelihood ratio of one record's copy"),
+    ],
+    ids=["sums", "copies"],
+)  # fmt: skip
+@pytest.mark.usefixtures("home")
+def test_a_run_and_an_audit_from_the_terminal(
+    text: str, least: float, most: float, trials: int, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert least < from_terminal(tmp_path, text, capsys)["guarantee"]["epsilon"] <= most
+    assert cli.main(["audit", str(tmp_path / "run.toml"), "--trials", str(trials)]) == 0
+    assert said in capsys.readouterr().out
+
+
+@pytest.mark.skipif("DPCL_DATA" not in os.environ, reason="needs MNIST in DPCL_DATA")
+@pytest.mark.usefixtures("home")
+@pytest.mark.parametrize(
+    ("method", "kind", "least"),
+    [("dp-coeff-memory", "permuted", 0.6), ("dp-coeff-memory", "split", 0.94),
+     ("independent-laplace", "permuted", 0.25), ("independent-laplace", "split", 0.75)],
+)  # fmt: skip
+def test_a_run_on_mnist(
+    method: str, kind: str, least: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Permuted: one list of labels, 300 images of each digit, far above chance without noise. Split: heads by task."""
+    monkeypatch.setenv("DPCL_DATA", str(Path(os.environ["DPCL_DATA"]).resolve()))
+    head, adjacency = "per-task" if kind == "split" else "shared", REPLACE if method == "independent-laplace" else ""
+    text = (
+        f'method = "{method}"\nlabels = "prior"\n[data]\ndataset = "mnist"\ntrain_per_class = 300\ntest_per_class = 50\n'
+        f'[scenario]\nkind = "{kind}"\ntasks = 5\n[privacy]\nepsilons = [inf]\n'
+        f'{adjacency}[params]\nhead = "{head}"\n'
+    )
+    assert from_terminal(tmp_path, text, capsys)["metrics"]["AA"] > least
