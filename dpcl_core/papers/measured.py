@@ -36,7 +36,6 @@ from dpcl_core.events import (
     plain_number,
 )
 from dpcl_core.methods import catalog as methods
-from dpcl_core.methods.common.method import MethodCard
 from dpcl_core.privacy.statement import ways_out
 from dpcl_core.runs import process
 from dpcl_core.runs.run import Run
@@ -342,24 +341,20 @@ def settings(spec: RunSpec) -> RunSpec:
         raise BadInput("method", spec.method, allowed)
     kind = next(kind for kind in type(spec.params).__mro__ if issubclass(card.params, kind))
     shared = {field: getattr(spec.params, field) for field in fields_of(kind)}
+    # One list for all tasks, or each task's own where the task of a test example is given.
+    wanted: LabelSetting = "prior" if spec.params.is_task_given else "prior-const"
     return checks.parse(
         {
             "method": name,
             "params": {**shared, **card.at_once},
             "data": asdict(spec.data),
             "scenario": asdict(scenario),
-            "labels": _labels(spec, card),
+            "labels": wanted if wanted in card.labels else card.labels[0],
             "public_labels": spec.public_labels,
             "privacy": {"epsilons": (math.inf,), "delta": checks.default_delta(dataset.n_train)},
             "seeds": spec.seeds[:_MOST_SEEDS],
         }
     )
-
-
-def _labels(spec: RunSpec, card: MethodCard) -> LabelSetting:
-    """One list for all tasks, or each task's own where the task of a test example is given."""
-    wanted: LabelSetting = "prior" if spec.params.is_task_given else "prior-const"
-    return wanted if wanted in card.labels else card.labels[0]
 
 
 def known(spec: RunSpec, finished: Iterable[CellFinished] = (), store: Store | None = None) -> float | None:

@@ -424,10 +424,14 @@ def recorded_chances(preset: str, specs: Mapping[str, RunSpec]) -> dict[str, flo
 
     Chance was recorded for that one. It follows from the test data, their tasks, and the labels that may be given.
     """
-    known = recorded_chance(preset)
+    return chances(recorded_chance(preset), presets.variants(preset), specs)
+
+
+def chances(known: float | None, of: Mapping[str, RunSpec], specs: Mapping[str, RunSpec]) -> dict[str, float]:
+    """The same by what is `known` of the first run `of` a preset or another set of runs; empty where nothing is."""
     if known is None:
         return {}
-    first = measured.tested_on(next(iter(presets.variants(preset).values())))
+    first = measured.tested_on(next(iter(of.values())))
     return {label: known for label, spec in specs.items() if measured.tested_on(spec) == first}
 
 
@@ -446,19 +450,6 @@ def no_ceiling(spec: RunSpec) -> str:
         f"No ceiling is known: the recorded run that learns all tasks at once without noise ends at {reached}, though "
         f"the records of the same tasks reach {higher}. So it did not learn what can be learned."
     )
-
-
-def references_beside(
-    preset: str, specs: Mapping[str, RunSpec], found: Mapping[str, Measured], metric: str
-) -> References | None:
-    """The recorded references of a figure of this metric; None where there is no record, or they say nothing of it.
-
-    `specs` and `found`: the preset's runs and their results, by label. Guessing has a known accuracy after the last task
-    alone.
-    """
-    if metric != "AA" or preset not in _references():
-        return None
-    return recorded_references(preset, next(iter(specs.values())), found)
 
 
 @cache

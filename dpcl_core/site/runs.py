@@ -323,7 +323,7 @@ def published_pages() -> Iterator[Page]:
         parts = [
             paragraph(claims.sentence(claims.of_paper(paper)), "finding"),
             _layers(forms),
-            *(_form(paper, form) for form in forms),
+            *map(_form, forms),
         ]
         yield Page(_published_file(paper), paper.title, paper.source, "".join(parts), under=PUBLISHED_FILE)
 
@@ -374,9 +374,7 @@ def _overview(papers: Sequence[tuple[Paper, Sequence[Form]]]) -> str:
 
 def _why(paper: Paper, forms: Sequence[Form]) -> str:
     """A paper's claims in a sentence, every reason why our numbers differ, and the way to its experiments."""
-    reasons = dict.fromkeys(
-        reason for form in forms for reason in comparison.reasons(paper, form.experiment, form.size, form.runs.values())
-    )
+    reasons = dict.fromkeys(reason for form in forms for reason in comparison.reasons(form))
     why = folded("Why our numbers differ", html_list(reasons))
     lead = paragraph(claims.sentence(claims.of_paper(paper)))
     return f'<div class="card"><h3>{escape(paper.title)}</h3>{lead}{why}<p>{_to_paper(paper)}</p></div>'
@@ -389,13 +387,12 @@ def _layers(forms: Sequence[Form]) -> str:
     return f'<div class="card"><h2>Layer by layer</h2><ul>{items}</ul>{paragraph(report.LAYERS_NOTE, "small")}</div>'
 
 
-def _form(paper: Paper, form: Form) -> str:
+def _form(form: Form) -> str:
     """One experiment in one form: its verdict, its claims, its numbers beside ours, and why they differ."""
     of = form.experiment
-    tested = [report.claim(paper, of, form.specs, form.runs, one) for one in form.judged]
-    rows = comparison.comparison_rows(paper, of, form.runs)
-    reasons = html_list(comparison.reasons(paper, of, form.size, form.runs.values()))
-    note = paragraph(report.claims_note(paper, tested), "small")
+    tested = [report.claim(form, one) for one in form.judged]
+    rows = comparison.comparison_rows(form.paper, of, form.runs)
+    note = paragraph(report.claims_note(form.paper, tested), "small")
     parts = [
         f"<h2>{escape(of.title)}: {escape(FORMS[form.size].partition(':')[0].lower())}</h2>",
         paragraph(claims.sentence(claims.claims([form], are_ours=of.is_ours)), "finding"),
@@ -404,7 +401,7 @@ def _form(paper: Paper, form: Form) -> str:
         _picture(form, rows),
         folded("Its claims, tested in our runs", table_of(tested, "Claims") + note) if tested else "",
         *(_published_numbers(form, rows, metric) for metric in of.metrics),
-        folded("Why our numbers differ", reasons),
+        folded("Why our numbers differ", html_list(comparison.reasons(form))),
     ]
     return f"<section>{''.join(parts)}</section>"
 
@@ -416,7 +413,7 @@ def _picture(form: Form, rows: Sequence[comparison.Row]) -> str:
     if numbers[["published", "ours"]].isna().all(axis=None):
         return ""
     what = comparison.quantity(metric, form.specs.values())
-    known = questions.references_beside(form.experiment.preset(form.size), form.specs, form.runs, metric)
+    known = comparison.references_beside(form, metric)
     shown = figure(lambda dark: reproduction.published_and_ours(numbers, what=what, references=known, dark=dark))
     return f'<div class="card">{shown}</div>'
 

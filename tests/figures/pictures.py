@@ -9,29 +9,12 @@ import numpy as np
 import pandas as pd
 
 from dpcl_core.events import References
-from dpcl_core.figures import (
-    answer,
-    curves,
-    matching,
-    reproduction,
-    statistics,
-    stream,
-    theme,
-    tokens,
-    tradeoff,
-)
+from dpcl_core.figures import answer, curves, matching, reproduction, statistics, stream, theme, tokens, tradeoff
 from dpcl_core.figures.picture import Picture
 from dpcl_core.figures.statistics import p_values
 from dpcl_core.lessons.text import Scale
 from dpcl_core.runs import frames
-from tests.figures import (
-    test_answer,
-    test_reproduction,
-    test_statistics,
-    test_stream,
-    test_tokens,
-    test_watched,
-)
+from tests.figures import test_answer, test_reproduction, test_statistics, test_stream, test_tokens, test_watched
 from tests.figures.making import accuracy
 from tests.support.signatures import TOLD
 

@@ -143,7 +143,7 @@ def _drawn(paper: str, experiment: str, size: str, name: str, **chosen: object) 
     of = catalog.paper(paper)
     form = claims.form(of, catalog.experiment(of, experiment), size)  # type: ignore[arg-type]
     (figure,) = (one for one in form.experiment.figures if one.name == name)
-    return comparison.draw_figure(of, form, figure, **chosen)  # type: ignore[arg-type]
+    return comparison.draw_figure(form, figure, **chosen)  # type: ignore[arg-type]
 
 
 def test_a_figure_over_tasks_holds_every_task_of_the_record_and_the_printed_end() -> None:
@@ -179,7 +179,7 @@ def test_p_values_of_the_papers_tests_are_drawn_one_comparison_at_a_time() -> No
     figure = next(one for one in form.experiment.figures if one.has_tests)
     tests = comparison.figure_tests(form, figure)
     assert len(tests) > 1
-    drawn = comparison.draw_figure(paper, form, figure, test=tests[0])
+    drawn = comparison.draw_figure(form, figure, test=tests[0])
     assert len(drawn.table) == 19
     assert "Descriptive only" in drawn.note
 
@@ -190,7 +190,7 @@ def test_every_figure_of_every_paper_can_be_drawn_from_every_form_at_every_budge
             for figure in form.experiment.figures if form.runs else ():
                 for epsilon in comparison.figure_budgets(form, figure) or (None,):
                     test = next(iter(comparison.figure_tests(form, figure)), None)
-                    assert comparison.draw_figure(paper, form, figure, epsilon=epsilon, test=test).picture.finding
+                    assert comparison.draw_figure(form, figure, epsilon=epsilon, test=test).picture.finding
 
 
 def test_a_bar_and_a_line_reach_where_their_values_are() -> None:

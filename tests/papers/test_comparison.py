@@ -75,7 +75,7 @@ def test_runs_in_several_layers_stand_each_beside_the_printed_number() -> None:
         "CSLR (made to work)": "made to work",
     }
     assert {row.printed.value for row in ours.values() if row.printed is not None} == {62.1}
-    reasons = comparison.reasons(catalog.paper("cslr"), experiment, "small", runs.values())
+    reasons = comparison.reasons(claims.form(catalog.paper("cslr"), experiment, "small", runs))
     assert any(one.startswith("params.averaging = 0.9; printed: 0. ") for one in reasons)
 
 
@@ -127,26 +127,30 @@ def test_data_with_other_classes_give_no_difference() -> None:
 
 
 def test_what_the_paper_prints_about_a_claim() -> None:
-    specs = presets.variants("paper-split-cifar-100")
-    found = {(o.statement, o.first.epsilon): comparison.printed_difference(PAPER, CIFAR, o, specs) for o in CIFAR.orderings}
+    form = claims.form(PAPER, CIFAR, "full")
+    found = {(o.statement, o.first.epsilon): comparison.printed_difference(form, o) for o in CIFAR.orderings}
     assert found["The ensemble (FiLM) beats the cosine classifier", 1.0] == pytest.approx(79.79 - 72.78)
     assert found["Ensemble (FiLM): without privacy it ends below ε = 8", 8.0] == pytest.approx(85.26 - 79.39)
     assert found["Naive collapses: it forgets more than the ensemble", 1.0] is None  # hangs on the doubtful number
     assert found["ArgMax is a better rule than Median", 1.0] is None  # published as a plot
 
 
+def _reasons(*runs: measured.Measured) -> tuple[str, ...]:
+    return comparison.reasons(claims.form(PAPER, CIFAR, "small", {f"{place}": one for place, one in enumerate(runs)}))
+
+
 def test_reasons_follow_from_settings_and_data() -> None:
     small = run(lambda epsilon, seed: 0.5, spec=_spec("paper-split-cifar-100-small", "ensemble-head"))
-    said = " ".join(comparison.reasons(PAPER, CIFAR, "small", [small]))
+    said = " ".join(_reasons(small))
     assert "EfficientNet-Lite0, trained on ImageNet, instead of a ViT-B/16" in said
     assert "Data: Digits" in said
     assert "Tuning: the learning rate alone, on public data" in said
     assert "Epochs" not in said
     fewer = checks.parse(checks.apply_sets(presets.raw("paper-split-cifar-100-small"), ["params.epochs=5", "tuned=no"]))
-    said = " ".join(comparison.reasons(PAPER, CIFAR, "small", [run(lambda epsilon, seed: 0.5, spec=fewer)]))
+    said = " ".join(_reasons(run(lambda epsilon, seed: 0.5, spec=fewer)))
     assert "Epochs: 5" in said
     assert "Tuning: none" in said
-    assert comparison.reasons(PAPER, CIFAR, "small", []) == ()
+    assert _reasons() == ()
 
 
 def test_plots_alone_give_rows_by_label() -> None:
@@ -193,7 +197,7 @@ def test_a_full_disk_costs_no_earlier_record(tmp_path: Path) -> None:
 def test_presets_have_the_runs_that_the_claims_compare(experiment: Experiment) -> None:
     assert {"small", "full"} <= set(experiment.sizes) or experiment.sizes == ("bundled",)
     for size in experiment.sizes:
-        assert claims.judged(experiment, size, presets.variants(experiment.preset(size)), {}), size
+        assert claims.form(PAPER, experiment, size, {}).judged, size
 
 
 def test_small_forms_stay_small() -> None:
@@ -232,7 +236,7 @@ def test_recorded_figures_belong_to_the_presets(paper: Paper) -> None:
 
 
 def test_budgets_that_a_paper_only_claims_are_told_apart() -> None:
-    claims = replace(PAPER, nominal=(comparison.comparison_rows(PAPER, CIFAR, {})[0].method,))
+    claims = PAPER.model_copy(update={"nominal": (comparison.comparison_rows(PAPER, CIFAR, {})[0].method,)})
     rows = comparison.comparison_rows(claims, CIFAR, {})
     assert any(row.is_nominal for row in rows)
     assert all(row.is_nominal == (row.method in claims.nominal and math.isfinite(row.epsilon)) for row in rows)
