@@ -424,7 +424,8 @@ def recorded_chances(preset: str, specs: Mapping[str, RunSpec]) -> dict[str, flo
 
     Chance was recorded for that one. It follows from the test data, their tasks, and the labels that may be given.
     """
-    return chances(recorded_chance(preset), presets.variants(preset), specs)
+    known = recorded_chance(preset)
+    return {} if known is None else chances(known, presets.variants(preset), specs)
 
 
 def chances(known: float | None, of: Mapping[str, RunSpec], specs: Mapping[str, RunSpec]) -> dict[str, float]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from html import escape
 from pathlib import Path
@@ -18,6 +18,7 @@ from dpcl_core.errors import BadInput
 from dpcl_core.explorers.tokens import Dials
 from dpcl_core.figures.statistics import interval_factor
 from dpcl_core.lessons import in_browser, text
+from dpcl_core.papers.answers import Tested
 from dpcl_core.privacy import statement
 from dpcl_core.site import live as live_files
 from dpcl_core.site import runs
@@ -201,9 +202,9 @@ def with_doors(pages: Iterable[Page]) -> Iterator[Page]:
             yield one
 
 
-def _repeated(forms: Iterable[runs.RecordedForm]) -> str:
+def _repeated(forms: Sequence[Tested]) -> str:
     """The end of the link to the first run of these forms that a page can repeat, the smallest first; empty without one."""
-    specs = (spec for form in reversed([*forms]) for spec in form.specs.values())
+    specs = (spec for form in reversed(forms) for spec in form.specs.values())
     return next((page_engine.link(spec) for spec in specs if live_files.runs_here(spec)), "")
 
 

@@ -29,9 +29,7 @@ _NEWS: Mapping[str, Any] = {"dataset": "ag_news", "backbone": "minilm"}
 
 
 @pytest.fixture
-def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
-    monkeypatch.setenv("DPCL_HOME", str(tmp_path))
-    monkeypatch.delenv("DPCL_STORE", raising=False)
+def store(home: Path) -> Store:
     return Store()
 
 
@@ -223,7 +221,6 @@ def test_of_two_records_of_all_tasks_at_once_the_one_whose_step_suits_it_is_the_
     """Held against the records: with the step that is best with noise, training without noise ends below that with noise."""
     specs = presets.variants(f"{preset}-bundled")
     long, short = (measured.find(specs[name], measured.recorded(paper)) for name in (label, f"{label}-smaller-step"))
-    assert short is not None
     with_noise = fmean(long.by_seed(8.0, "AA").values())
     without = [fmean(record.by_seed(math.inf, "AA").values()) for record in (long, short)]
     assert without[0] < with_noise < without[1]

@@ -79,32 +79,21 @@ def test_runs_in_several_layers_stand_each_beside_the_printed_number() -> None:
     assert any(one.startswith("params.averaging = 0.9; printed: 0. ") for one in reasons)
 
 
-def test_figures_of_an_earlier_edition_are_marked_and_todays_are_not(tmp_path: Path) -> None:
-    """A file without the field is of the first edition; what is recorded today stays of today's when it is read again."""
-    fresh = run(lambda epsilon, seed: 0.5, spec=_spec("paper-split-cifar-100-small", "cosine"))
-    measured.write(tmp_path / "today.json", "tobaben", [fresh])
-    assert measured.read_measured(tmp_path / "today.json") == (fresh,)
-    document = json.loads((tmp_path / "today.json").read_text())
-    assert document["runs"][0].pop("edition") == measured.EDITION
-    (tmp_path / "old.json").write_text(json.dumps(document))
-    (older,) = measured.read_measured(tmp_path / "old.json")
-    assert fresh.made_before == ()
-    assert any("public coins" in change for change in older.made_before)
-    for figures, notes in ((fresh, ()), (older, older.made_before)):
-        row = _rows({"cosine": figures}, CIFAR)["Cosine classifier", 1.0, "AA"]
-        assert row.remarks == notes
-
-
-def test_a_record_says_machine_and_commit_and_older_ones_stay_readable(tmp_path: Path) -> None:
+def test_a_record_says_edition_machine_and_commit_and_older_ones_without_are_read_and_marked(tmp_path: Path) -> None:
+    """A file without the edition is of the first one; what is recorded today stays of today's when it is read again."""
     fresh = measured.stamped(run(lambda epsilon, seed: 0.5, spec=_spec("paper-split-cifar-100-small", "cosine")))
     assert fresh.machine.endswith(" cores")
     measured.write(tmp_path / "today.json", "tobaben", [fresh])
     assert measured.read_measured(tmp_path / "today.json") == (fresh,)
     document = json.loads((tmp_path / "today.json").read_text())
+    assert document["runs"][0].pop("edition") == measured.EDITION
     del document["runs"][0]["machine"], document["runs"][0]["commit"]
     (tmp_path / "old.json").write_text(json.dumps(document))
     (older,) = measured.read_measured(tmp_path / "old.json")
-    assert (older.machine, older.commit) == ("", "")
+    assert (older.machine, older.commit, fresh.made_before) == ("", "", ())
+    assert any("public coins" in change for change in older.made_before)
+    for figures, notes in ((fresh, ()), (older, older.made_before)):
+        assert _rows({"cosine": figures}, CIFAR)["Cosine classifier", 1.0, "AA"].remarks == notes
 
 
 def test_the_workshop_versions_numbers_stand_beside_the_later_ones() -> None:

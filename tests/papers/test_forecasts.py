@@ -37,7 +37,6 @@ def test_the_nearest_record_has_the_same_method_before_the_same_numbers(monkeypa
     far, near = _spec("method=naive"), _spec("scenario.tasks=2", "data.train_per_class=20", "labels=prior")
     monkeypatch.setattr(measured, "all_recorded", lambda: tuple(map(_recorded, (far, near))))
     found = forecasts.nearest(_spec())
-    assert found is not None
     assert found.spec == near
     assert forecasts.differences(_spec(), near)[0] == "labels", "what weighs most comes first"
     assert forecasts.differences(_spec(), far) == ["method"], "the settings of another method are no further difference"
@@ -57,7 +56,6 @@ def test_a_ghost_has_the_budgets_asked_for_and_leaves_out_what_is_undefined(monk
     monkeypatch.setattr(measured, "all_recorded", lambda: (_recorded(replay.a_spec()),))
     for asked, drawn in (([1.0, 3.0], (1.0,)), ([3.0], (1.0, 8.0))):
         found = forecasts.ghost(_spec(f"privacy.epsilons={asked}"), other)
-        assert found is not None
         picture, source, of = found
         assert (source.epsilons, of) == (drawn, replay.a_spec())
         lines = [trace for trace in picture.figure.data if trace.mode == "lines+markers"]
@@ -65,7 +63,6 @@ def test_a_ghost_has_the_budgets_asked_for_and_leaves_out_what_is_undefined(monk
     monkeypatch.setattr(measured, "all_recorded", lambda: ())
     assert forecasts.ghost(_spec(), other) is None
     found = forecasts.ghost(_spec(), example)
-    assert found is not None
     assert found[2] == known.spec
 
 
@@ -146,7 +143,6 @@ def test_a_run_that_was_recorded_is_forecast_by_itself() -> None:
     assert forecasts.carried_over(one, [one]) == pytest.approx(0.6)
     assert forecasts.carried_over(replace(one, method="naive"), [one]) is None
     more_noise = forecasts.carried_over(replace(one, ratio=4.0), [one])
-    assert more_noise is not None
     assert more_noise == pytest.approx(0.6 * 0.08 / 0.78, rel=0.1), "the measured share that such noise leaves"
 
 
@@ -190,7 +186,6 @@ def test_with_as_many_as_it_says_noise_is_below_the_signal_and_with_fewer_it_is_
 def test_numbers_of_a_run_are_public_and_unknown_ones_are_not_made_up() -> None:
     spec = replay.a_spec()
     found = forecasts.sizes_of(spec)
-    assert found is not None
     assert (found.n_classes, found.n_tasks, found.network, found.n_features) == (10, 5, "pixels", 64)
     permuted = checks.parse(checks.changed(spec.jsonable(), {"scenario": {"kind": "permuted", "tasks": 3}}))
     assert forecasts.sizes_of(permuted) is None, "everybody is in every task"

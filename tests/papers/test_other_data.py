@@ -24,11 +24,8 @@ SMALL = ["--set", "seeds=[0, 1, 2]", "--set", "data.backbone=pixels"]
 
 
 @pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("DPCL_HOME", str(tmp_path / "home"))
+def offline(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    monkeypatch.delenv("DPCL_STORE", raising=False)
-    return tmp_path / "home"
 
 
 def _first(name: str, label: str | None = None) -> RunSpec:

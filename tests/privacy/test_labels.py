@@ -348,7 +348,6 @@ def test_people_to_be_named_is_where_the_chance_reaches_a_half() -> None:
     privacy = PrivacySpec(epsilons=(1.0,), delta=DELTA)
     needed = people_to_be_named(privacy, 1.0, 5, 1000)
     chance = exactly(*list_budget(privacy, 1.0, 5), 1000)
-    assert needed is not None
     assert chance[needed - 1] < Fraction(1, 2) <= chance[needed]
     assert people_to_be_named(privacy, 1.0, 5, needed - 1) is None
     assert people_to_be_named(privacy, math.inf, 5, 1) == 1
