@@ -48,13 +48,6 @@ def test_light_budgets_are_ordered_in_lightness() -> None:
     assert steps == sorted(steps, reverse=True)
 
 
-@pytest.mark.parametrize("dark", [False, True])
-def test_eight_series_differ_and_a_method_keeps_its_colour(dark: bool) -> None:
-    assert len({theme.colour_of_series(i, dark) for i in range(8)}) == 8
-    assert theme.colour_of_method("cosine", dark) == theme.colour_of_method("cosine", dark)
-    assert theme.colour_of_method("cosine", True) != theme.colour_of_method("cosine", False)
-
-
 @pytest.mark.parametrize("sight", SIGHTS)
 @pytest.mark.parametrize("dark", [False, True])
 def test_every_reader_can_tell_any_two_of_eight_series_apart(dark: bool, sight: str) -> None:
