@@ -19,13 +19,12 @@ from dpcl_core.methods import catalog as methods
 from dpcl_core.papers import questions
 from dpcl_core.papers.measured import Measured
 from dpcl_core.papers.paper import ALIKE_POINTS, JUDGED, Experiment, Judged, Ordering, Paper, Size, State, judge
-from dpcl_core.published import LayerName
 from dpcl_core.spec import RunSpec
 
 Verdict = Literal["found", "contradicted", "mixed", "undecided", "not run"]
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 FALSE_DISCOVERIES = 0.05  # the expected share of false ones among the findings of a paper (Benjamini and Hochberg 1995)
-LayerOfClaim = LayerName | Literal["between layers"]
+LayerOfClaim = published.LayerName | Literal["between layers"]
 MEANING: Mapping[LayerOfClaim, str] = {
     "as printed": f"The settings that the paper prints, not counting {published.EXEMPTED}.",
     "made to work": "The paper's method with settings changed where the printed ones fail; every change is listed.",
@@ -208,7 +207,7 @@ def by_layer(forms: Sequence[Form]) -> list[LayerCount]:
 
     Every claim found or contradicted counts once: for the layer of all runs that decide it, else between layers.
     """
-    runs: dict[LayerName, list[bool]] = {}
+    runs: dict[published.LayerName, list[bool]] = {}
     for of in forms:
         for label, spec in of.specs.items():
             if (layer := methods.layer(spec)) is not None:

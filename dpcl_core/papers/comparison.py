@@ -21,7 +21,6 @@ from dpcl_core.papers import questions
 from dpcl_core.papers.claims import Form
 from dpcl_core.papers.measured import Measured
 from dpcl_core.papers.paper import Experiment, Figure, Ordering, Paper, unpaired_of_printed
-from dpcl_core.published import Published
 from dpcl_core.spec import RunSpec
 
 if TYPE_CHECKING:
@@ -72,7 +71,7 @@ class Row:
     variant: str
     epsilon: float
     metric: str
-    printed: Published | None = None
+    printed: published.Published | None = None
     ours: Ours | None = None
     remarks: tuple[str, ...] = ()
     is_comparable: bool = True
@@ -246,7 +245,7 @@ def _key(row: Row) -> _Key:
 # each other, with one point a task.
 
 
-def printed_p_value(form: Form, ordering: Ordering) -> Published | None:
+def printed_p_value(form: Form, ordering: Ordering) -> published.Published | None:
     """The printed bound on the p value of this comparison; None where the paper prints none."""
     numbers = published.read_numbers(form.paper.name)
     rows = (row for row in numbers if row.metric == "p_value_upper_bound" and form.experiment.prints(row))

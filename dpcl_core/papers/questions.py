@@ -23,7 +23,6 @@ from dpcl_core.methods import catalog as methods
 from dpcl_core.papers import catalog, measured
 from dpcl_core.papers.measured import Measured
 from dpcl_core.papers.paper import Size
-from dpcl_core.presets import Preset
 from dpcl_core.privacy.statement import at_least, shown_number
 from dpcl_core.runs.audits import Audits
 from dpcl_core.runs.run import Work, work_of
@@ -101,12 +100,12 @@ class Question:
     group: str
     title: str
     text: str
-    forms: Mapping[Size, Preset]
+    forms: Mapping[Size, presets.Preset]
     paper: str | None = None
     experiment: str = ""
 
     @property
-    def smallest(self) -> Preset:
+    def smallest(self) -> presets.Preset:
         return next(iter(self.forms.values()))
 
     @property
@@ -277,7 +276,7 @@ def _recorded() -> Mapping[str, Measured]:
     return {run.spec.digest(): run for run in (*measured.recorded(measured.OWN), *measured.all_recorded())}
 
 
-def elsewhere(about: Preset, runs: Mapping[str, RunSpec]) -> float | None:
+def elsewhere(about: presets.Preset, runs: Mapping[str, RunSpec]) -> float | None:
     """Seconds of all runs: the preset's own measurement, else the records', else the first run's times their number."""
     recorded = [_recorded().get(spec.digest()) for spec in runs.values()]
     if about.seconds_in_all is not None or len(recorded) == 1:

@@ -15,7 +15,6 @@ from dpcl_core.figures.statistics import Interval
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.features.params import MEMBER
 from dpcl_core.papers import claims, comparison
-from dpcl_core.papers.claims import Form
 from dpcl_core.papers.comparison import Row
 from dpcl_core.papers.measured import Measured
 from dpcl_core.papers.paper import ALIKE_POINTS, GUESS_POINTS, Experiment, Judged, Ordering, Paper, Size, unpaired
@@ -40,7 +39,7 @@ def planned(
     return {experiment: presets.variants(experiment.preset(size), sets) for experiment in having}
 
 
-def document(forms: Sequence[Form]) -> dict[str, JsonValue]:
+def document(forms: Sequence[claims.Form]) -> dict[str, JsonValue]:
     """The report as JSON: for each experiment its runs, its rows, the reasons for differences, and the orderings."""
     return {
         "paper": forms[0].paper.name,
@@ -60,7 +59,7 @@ def document(forms: Sequence[Form]) -> dict[str, JsonValue]:
     }
 
 
-def text(forms: Sequence[Form]) -> str:
+def text(forms: Sequence[claims.Form]) -> str:
     """The report as text for a terminal."""
     lines: list[str] = []
     for form in forms:
@@ -169,7 +168,7 @@ def _row(row: Row) -> JsonValue:
     }
 
 
-def _ordering(form: Form, verdict: Judged) -> JsonValue:
+def _ordering(form: claims.Form, verdict: Judged) -> JsonValue:
     """A verdict with what the paper prints: a difference, intervals that pair no seeds, or a bound on a p value."""
     ordering, difference = verdict.ordering, verdict.difference
     document: dict[str, JsonValue] = {
@@ -219,7 +218,7 @@ _P_VALUES = (
 )
 
 
-def claim(form: Form, verdict: Judged) -> dict[str, str]:
+def claim(form: claims.Form, verdict: Judged) -> dict[str, str]:
     """The line of a claim by column: our verdict and difference, and what the paper prints."""
     ordering = verdict.ordering
     printed = comparison.printed_difference(form, ordering)
@@ -307,7 +306,7 @@ def source(label: str, run: Measured | None) -> str:
 class PaperSide:
     """An experiment in one form with all its numbers, and the claims of all its forms."""
 
-    form: Form
+    form: claims.Form
     rows: Sequence[Row]
     claimed: Sequence[claims.Claim]
 

@@ -12,7 +12,6 @@ from typing import Final
 from dpcl_core import page as page_engine
 from dpcl_core import paths
 from dpcl_core.elements import calculator, element
-from dpcl_core.elements.calculator import SETTINGS, TASKS
 from dpcl_core.elements.element import ANCHORS, CALCULATOR, DRAG, HERO, LESSON, TOKENS, Door, Element, in_html
 from dpcl_core.errors import BadInput
 from dpcl_core.explorers.tokens import Dials
@@ -97,9 +96,9 @@ def _settings() -> str:
         )
         return f"<fieldset><legend>{legend}</legend>{inputs}</fieldset>"
 
-    lists = group("labels", "Label list", {name: title for name, (title, _) in SETTINGS.items()}, FIRST[0])
-    tasks = group("tasks", "Tasks", {str(n): str(n) for n in TASKS}, str(FIRST[1]))
-    meaning = f'<p id="meaning" class="small" role="status">{escape(SETTINGS[FIRST[0]][1])}</p>'
+    lists = group("labels", "Label list", {name: title for name, (title, _) in calculator.SETTINGS.items()}, FIRST[0])
+    tasks = group("tasks", "Tasks", {str(n): str(n) for n in calculator.TASKS}, str(FIRST[1]))
+    meaning = f'<p id="meaning" class="small" role="status">{escape(calculator.SETTINGS[FIRST[0]][1])}</p>'
     return f'<form id="settings" class="card" autocomplete="off">{lists}{tasks}{meaning}</form>'
 
 
@@ -107,8 +106,8 @@ def _choices() -> str:
     """The script that feeds the slider with another table."""
     documents: dict[str, object] = {}
     replays: dict[str, object] = {}
-    for labels, (_, meaning) in SETTINGS.items():
-        for n_tasks in TASKS:
+    for labels, (_, meaning) in calculator.SETTINGS.items():
+        for n_tasks in calculator.TASKS:
             data = element.drag_document(calculator.digits(labels, n_tasks), START, PANELS)
             replay = f"{'prior' if labels == 'data' else labels}-{n_tasks}"
             replays[replay] = data.pop("replay")

@@ -21,11 +21,8 @@ from dpcl_core.figures import reproduction, svg
 from dpcl_core.figures.picture import Picture, counted, epsilon_text, span
 from dpcl_core.figures.statistics import interval
 from dpcl_core.papers import answers, catalog, claims, comparison, questions, report
-from dpcl_core.papers.answers import Tested
-from dpcl_core.papers.claims import Form
 from dpcl_core.papers.measured import Measured
 from dpcl_core.papers.paper import Paper, Size
-from dpcl_core.papers.questions import Question
 from dpcl_core.spec import RunSpec
 
 # A page of the site: one HTML file that asks nothing of anyone, and the parts that all pages are made of.
@@ -167,13 +164,13 @@ def pages() -> Iterator[Page]:
 
 
 @cache
-def recorded() -> tuple[tuple[Question, Sequence[Tested]], ...]:
+def recorded() -> tuple[tuple[questions.Question, Sequence[answers.Tested]], ...]:
     """The questions with recorded results, and their forms that have some, largest first."""
     forms = ((one.question, [form for form in reversed(one.tests) if form.runs]) for one in answers.recorded().values())
     return tuple(one for one in forms if one[1])
 
 
-def file_of(question: Question) -> str:
+def file_of(question: questions.Question) -> str:
     """The name of its page."""
     return f"run-{question.smallest.name.removeprefix('paper-').removesuffix('-small')}.html"
 
@@ -189,7 +186,7 @@ def gallery() -> str:
     return shown
 
 
-def _card(question: Question, forms: Sequence[Tested], paper: Paper | None) -> str:
+def _card(question: questions.Question, forms: Sequence[answers.Tested], paper: Paper | None) -> str:
     """A question as one link, with its verdict."""
     return (
         f'<li class="card"><h4><a href="{file_of(question)}">{escape(question.title)}</a></h4><p>{escape(question.text)}</p>'
@@ -197,7 +194,7 @@ def _card(question: Question, forms: Sequence[Tested], paper: Paper | None) -> s
     )
 
 
-def _verdict(question: Question, form: Tested, paper: Paper | None) -> str:
+def _verdict(question: questions.Question, form: answers.Tested, paper: Paper | None) -> str:
     """What came of the paper's claims on a question, as a bar and in words; without any, the beginning of a finding."""
     tests = [] if paper is None else [one for one in claims.recorded_forms(paper) if one.experiment.title == question.title]
     if not (of := claims.claims(tests) or claims.claims(tests, are_ours=True)):
@@ -209,13 +206,13 @@ def _verdict(question: Question, form: Tested, paper: Paper | None) -> str:
     return f'<div class="claims" aria-hidden="true">{parts}</div>{paragraph(said)}'
 
 
-def _finding(question: Question, form: Tested) -> str:
+def _finding(question: questions.Question, form: answers.Tested) -> str:
     """The finding of a form in a sentence, with its uncertainty."""
     first, asked = next(iter(form.specs.values())), question.forms[form.size].asks_about_forgetting
     return questions.finding(first, form.runs, questions.question_names(form.specs), with_forgetting=asked)
 
 
-def _answer(question: Question, form: Tested) -> str:
+def _answer(question: questions.Question, form: answers.Tested) -> str:
     """One form: its finding, the picture of all runs, and the numbers as a table."""
     preset, first, titles = question.forms[form.size], next(iter(form.specs.values())), questions.question_names(form.specs)
     seconds, with_forgetting = questions.elsewhere(preset, form.specs), preset.asks_about_forgetting
@@ -314,7 +311,7 @@ def paper_list() -> str:
     return f'<ul class="cards">{"".join(lines)}</ul>'
 
 
-def _overview(papers: Sequence[tuple[Paper, Sequence[Form]]]) -> str:
+def _overview(papers: Sequence[tuple[Paper, Sequence[claims.Form]]]) -> str:
     every = {paper.title: claims.of_paper(paper) for paper, _ in papers}
     heads = ("paper", "claims", *claims.VERDICTS, "found at 5 %", "contradicted at 5 %")
     rows = []
@@ -338,7 +335,7 @@ def _overview(papers: Sequence[tuple[Paper, Sequence[Form]]]) -> str:
     )  # fmt: skip
 
 
-def _why(paper: Paper, forms: Sequence[Form]) -> str:
+def _why(paper: Paper, forms: Sequence[claims.Form]) -> str:
     """A paper's claims in a sentence, every reason why our numbers differ, and the way to its experiments."""
     reasons = dict.fromkeys(reason for form in forms for reason in comparison.reasons(form))
     why = folded("Why our numbers differ", html_list(reasons))
@@ -346,14 +343,14 @@ def _why(paper: Paper, forms: Sequence[Form]) -> str:
     return f'<div class="card"><h3>{escape(paper.title)}</h3>{lead}{why}<p>{_to_paper(paper)}</p></div>'
 
 
-def _layers(forms: Sequence[Form]) -> str:
+def _layers(forms: Sequence[claims.Form]) -> str:
     """The three layers, with their runs and decided claims over all these forms."""
     lines = map(report.layer, claims.by_layer(forms))
     items = "".join(f"<li><b>{escape(name)}</b>: {escape(what)}</li>" for name, what in lines)
     return f'<div class="card"><h2>Layer by layer</h2><ul>{items}</ul>{paragraph(report.LAYERS_NOTE, "small")}</div>'
 
 
-def _form(form: Form) -> str:
+def _form(form: claims.Form) -> str:
     """One experiment in one form: its verdict, its claims, its numbers beside ours, and why they differ."""
     of = form.experiment
     tested = [report.claim(form, one) for one in form.judged]
@@ -372,7 +369,7 @@ def _form(form: Form) -> str:
     return f"<section>{''.join(parts)}</section>"
 
 
-def _picture(form: Form, rows: Sequence[comparison.Row]) -> str:
+def _picture(form: claims.Form, rows: Sequence[comparison.Row]) -> str:
     """Published numbers and ours of the first quantity, as a figure; nothing where there are neither."""
     metric = form.experiment.metrics[0]
     numbers = report.drawn_numbers([row for row in rows if row.metric == metric])
@@ -384,7 +381,7 @@ def _picture(form: Form, rows: Sequence[comparison.Row]) -> str:
     return f'<div class="card">{shown}</div>'
 
 
-def _published_numbers(form: Form, rows: Sequence[comparison.Row], metric: str) -> str:
+def _published_numbers(form: claims.Form, rows: Sequence[comparison.Row], metric: str) -> str:
     lines, notes = report.number_rows([row for row in rows if row.metric == metric])
     if not lines:
         return ""

@@ -11,7 +11,6 @@ import pandas as pd
 from dpcl_core.events import References
 from dpcl_core.figures import answer, curves, matching, reproduction, statistics, stream, theme, tokens, tradeoff
 from dpcl_core.figures.picture import Picture
-from dpcl_core.figures.statistics import p_values
 from dpcl_core.lessons.text import Scale
 from dpcl_core.runs import frames
 from tests.figures import test_answer, test_reproduction, test_statistics, test_stream, test_tokens, test_watched
@@ -53,7 +52,7 @@ BUDGETS = [
 ]
 CLASSES = {"now": np.array([[0.9, 0.2, 0.5], [0.7, 0.4, 0.5]]), "before": np.array([[0.8, 0.3, 0.4], [0.7, 0.4, 0.5]])}
 BETTER = test_statistics._finals(rule=lambda *at: 0.5 + 0.01 * at[1])
-CURVES = p_values([0.9, 0.85, 0.7, 0.72, 0.6], [0.88, 0.8, 0.71, 0.6, 0.52])
+CURVES = statistics.p_values([0.9, 0.85, 0.7, 0.72, 0.6], [0.88, 0.8, 0.71, 0.6, 0.52])
 SEVERAL = test_answer.table(a={1.0: [0.5, 0.6, 0.7]}, b={1.0: [0.6, 0.5, 0.72], math.inf: [0.9, 0.8, 0.85]})
 STRIPS = {"a": [np.arange(64.0)] * 2, "b": [np.arange(64.0), -np.arange(64.0)]}
 BARS = pd.DataFrame({"name": ["none", "all"], "value": [0.5, 0.9], "half": [0.1, 0.02]})

@@ -12,7 +12,6 @@ from scipy.stats import binom, ttest_1samp
 from dpcl_core.events import References
 from dpcl_core.figures import answer, statistics
 from dpcl_core.figures.answer import ALPHA, is_told_from_chance, lucky, sentence, warning
-from dpcl_core.figures.statistics import Interval
 from dpcl_core.papers import report
 
 
@@ -123,7 +122,7 @@ def test_numbers_below_zero_have_a_minus_sign() -> None:
     said = answer.forgotten(several)
     assert "[−" in said
     assert "-" not in said
-    assert report.interval_text(Interval(-1.25, -2.0, -0.5, 5)) == "−1.2 (−2.0 to −0.5) points"
+    assert report.interval_text(statistics.Interval(-1.25, -2.0, -0.5, 5)) == "−1.2 (−2.0 to −0.5) points"
     assert "the difference lies between −" in statistics.verdict([-3.0, 1.0, 0.5], "A", "B").sentence
 
 

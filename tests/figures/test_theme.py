@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from dpcl_core.events import References
 from dpcl_core.figures import theme
-from dpcl_core.figures.theme import enlarged
 from dpcl_core.methods import catalog
 from tests.figures.making import SIGHTS, apart, contrast, luminance
 
@@ -142,7 +141,7 @@ def test_letters_lines_and_markers_grow_and_the_data_do_not() -> None:
     )
     figure.add_annotation(text="here", x=0, y=2)
     before = figure.to_json()
-    larger = enlarged(figure, 1.5)
+    larger = theme.enlarged(figure, 1.5)
     assert figure.to_json() == before
     assert (larger.layout.font.size, larger.layout.annotations[0].font.size) == (15, 15)
     assert larger.layout.xaxis.tickfont.size == 12

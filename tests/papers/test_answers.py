@@ -12,7 +12,6 @@ import pytest
 from dpcl_core import presets
 from dpcl_core.figures.statistics import Interval
 from dpcl_core.papers import answers, catalog, claims, comparison, measured, questions
-from dpcl_core.papers.measured import Measured
 from tests.papers import making
 
 NAMES = [question.name for question in questions.questions()]
@@ -167,7 +166,7 @@ def test_runs_without_curves_are_named() -> None:
 def test_a_figure_over_settings_has_our_means_in_their_order() -> None:
     drawn = _drawn("cslr", "paper-cslr-anchors", "full", "2")
     assert drawn.table["setting"].tolist() == ["10 anchors", "25", "50", "100", "200"]
-    run: Measured = questions.recorded(presets.variants("paper-cslr-anchors"))["m-50"]
+    run: measured.Measured = questions.recorded(presets.variants("paper-cslr-anchors"))["m-50"]
     mean = 100 * sum(run.by_seed(4.0, "AA").values()) / len(run.models)
     assert drawn.table.set_index("setting").loc["50", "ours"] == pytest.approx(mean)
 

@@ -17,7 +17,6 @@ from dpcl_core.events import CellFinished, References, of_kind
 from dpcl_core.figures import answer
 from dpcl_core.figures.statistics import interval
 from dpcl_core.papers import measured, questions
-from dpcl_core.papers.measured import Measured
 from dpcl_core.results import Result, references
 from dpcl_core.runs.shards import Sets
 from dpcl_core.runs.store import Store
@@ -172,7 +171,7 @@ def test_a_run_that_failed_to_learn_is_no_ceiling(monkeypatch: pytest.MonkeyPatc
     at_once = made(lambda epsilon, seed: 0.6, spec=wanted, **endless)
     other = replace(asked, seeds=(7,))
 
-    def known(*records: Measured) -> float | None:
+    def known(*records: measured.Measured) -> float | None:
         monkeypatch.setattr(measured, "all_recorded", lambda dataset=None: records)
         return measured.known(asked)
 

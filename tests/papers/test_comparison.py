@@ -12,14 +12,12 @@ import pytest
 from dpcl_core import checks, presets
 from dpcl_core.errors import BadInput
 from dpcl_core.papers import catalog, claims, comparison, measured, other_data, report
-from dpcl_core.papers.catalog import PAPERS
-from dpcl_core.papers.comparison import Row
 from dpcl_core.papers.paper import Experiment, Paper
 from dpcl_core.spec import RunSpec
 from tests.papers.making import run
 from tests.support.full_disk import no_room
 
-PAPER = PAPERS["tobaben"]
+PAPER = catalog.PAPERS["tobaben"]
 CIFAR, _, _, IMAGENET, FIVE, BLURRY, _ = PAPER.experiments
 
 
@@ -27,7 +25,7 @@ def _spec(name: str, label: str) -> RunSpec:
     return presets.variants(name)[label]
 
 
-def _rows(runs: dict[str, measured.Measured], experiment: object = CIFAR) -> dict[tuple[str, float, str], Row]:
+def _rows(runs: dict[str, measured.Measured], experiment: object = CIFAR) -> dict[tuple[str, float, str], comparison.Row]:
     return {(row.name, row.epsilon, row.metric): row for row in comparison.comparison_rows(PAPER, experiment, runs)}  # type: ignore[arg-type]
 
 

@@ -16,7 +16,6 @@ from dpcl_core.methods.federated.params import RoundParams
 from dpcl_core.papers import catalog, claims, comparison, measured, report
 from dpcl_core.papers.catalog import PAPERS
 from dpcl_core.papers.paper import Experiment, Ordering, Side, eq_23, unpaired, unpaired_of_printed
-from dpcl_core.published import Published
 from dpcl_core.tuning.settings import proxies
 from tests.papers import making
 
@@ -25,7 +24,7 @@ EXPERIMENTS = {experiment.name.removeprefix("paper-cslr-"): experiment for exper
 BENCHMARKS = ("Split-AG-News", "Split-Amazon", "OntoNotes-Domain", "MultiWOZ-Intent")
 
 
-def one(table: str, dataset: str, method: str, metric: str, variant: str = "", epsilon: float = 4.0) -> Published:
+def one(table: str, dataset: str, method: str, metric: str, variant: str = "", epsilon: float = 4.0) -> published.Published:
     (found,) = (
         row
         for row in ROWS

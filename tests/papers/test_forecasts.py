@@ -14,8 +14,6 @@ from dpcl_core import checks, presets
 from dpcl_core.backbones import catalog as backbones
 from dpcl_core.data import catalog as datasets
 from dpcl_core.papers import forecasts, measured, questions
-from dpcl_core.papers.forecasts import Known, Sizes
-from dpcl_core.papers.measured import Measured
 from dpcl_core.spec import RunSpec
 from pages.parts import state
 from tests.papers import making
@@ -28,7 +26,7 @@ def _spec(*sets: str) -> RunSpec:
     return checks.parse(checks.apply_sets(RAW, sets))
 
 
-def _recorded(spec: RunSpec) -> Measured:
+def _recorded(spec: RunSpec) -> measured.Measured:
     run = making.run(lambda epsilon, seed: 0.5, spec=spec)
     return replace(run, models=tuple(replace(one, curves={"AA": (0.9, None, 0.5)}) for one in run.models))
 
@@ -120,7 +118,7 @@ def test_data_that_take_long_bring_fewer_models(monkeypatch: pytest.MonkeyPatch)
 # What to expect of a run, from public numbers: held against recorded runs on data that the forecast has not seen.
 
 
-SIZES = Sizes(3000, 10, 5, "lite0", 1280, "dp-learned", 1e-5)
+SIZES = forecasts.Sizes(3000, 10, 5, "lite0", 1280, "dp-learned", 1e-5)
 
 
 def test_the_interval_holds_the_recorded_runs_of_each_dataset_that_was_left_out() -> None:
@@ -139,7 +137,7 @@ def test_the_interval_holds_the_recorded_runs_of_each_dataset_that_was_left_out(
 
 
 def test_a_run_that_was_recorded_is_forecast_by_itself() -> None:
-    one = Known("cosine", "mine", "lite0", 0.5, 10, 5, 0.6)
+    one = forecasts.Known("cosine", "mine", "lite0", 0.5, 10, 5, 0.6)
     assert forecasts.carried_over(one, [one]) == pytest.approx(0.6)
     assert forecasts.carried_over(replace(one, method="naive"), [one]) is None
     more_noise = forecasts.carried_over(replace(one, ratio=4.0), [one])
@@ -147,7 +145,7 @@ def test_a_run_that_was_recorded_is_forecast_by_itself() -> None:
 
 
 def test_the_runs_that_are_nearest_count_most() -> None:
-    asked = Known("cosine", "mine", "lite0", 0.5, 10, 5, 0.0)
+    asked = forecasts.Known("cosine", "mine", "lite0", 0.5, 10, 5, 0.0)
     near, far = (replace(asked, dataset=f"of {n}", n_classes=n, gain=gain) for n, gain in ((10, 0.9), (1000, 0.1)))
     assert (forecasts.carried_over(asked, [near, far]) or 0.0) > 0.85
     other = replace(near, dataset="other", network="pixels", gain=0.3)

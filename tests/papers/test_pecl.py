@@ -12,14 +12,13 @@ from dpcl_core.methods import catalog as methods
 from dpcl_core.papers import catalog, claims, comparison, measured
 from dpcl_core.papers.catalog import PAPERS
 from dpcl_core.papers.paper import Experiment, Size
-from dpcl_core.published import Published
 from dpcl_core.spec import RunSpec
 from tests.papers import making
 
 ROWS = published.read_numbers("pecl")
 EXPERIMENTS = {experiment.name.removeprefix("paper-pecl-"): experiment for experiment in PAPERS["pecl"].experiments}
 TASKS = tuple(f"task{k}" for k in range(1, 7))
-Lines = dict[tuple[str, str, str, str], dict[str, Published]]
+Lines = dict[tuple[str, str, str, str], dict[str, published.Published]]
 
 
 def lines() -> Lines:

@@ -16,7 +16,6 @@ import pytest
 
 from dpcl_core import cli
 from dpcl_core.backbones import packaged
-from dpcl_core.backbones.packaged import Step
 from dpcl_core.errors import BadInput, DataMissing
 from dpcl_core.site import live
 
@@ -87,11 +86,11 @@ def of_registries(official: Path, monkeypatch: pytest.MonkeyPatch, core: dict[st
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{official}:{os.environ['PATH']}")
 
-    def downloaded(name: str, package: Any, file: Path) -> Iterator[Step]:
+    def downloaded(name: str, package: Any, file: Path) -> Iterator[packaged.Step]:
         with zipfile.ZipFile(file, "w") as packed:
             for member, content in wheel.items():
                 packed.writestr(member, content)
-        yield Step("downloading", 1, 1)
+        yield packaged.Step("downloading", 1, 1)
 
     monkeypatch.setattr(packaged, "downloaded", downloaded)
 
