@@ -197,14 +197,10 @@ def _network(dataset: str) -> str:
 
 def _differing(one: Mapping[str, object], other: Mapping[str, object]) -> Iterator[str]:
     """The settings with different values; those that a method or a stream has by itself count where both have it."""
-    apart = {"params." if one["method"] != other["method"] else "", "scenario." if _kind(one) != _kind(other) else ""}
-    own = tuple(prefix for prefix in apart if prefix)
+    apart = {"params.": "method", "scenario.": "scenario.kind"}
+    own = tuple(prefix for prefix, key in apart.items() if one[key] != other[key])
     keys = (key for key in {**one, **other} if key == "scenario.kind" or not own or not key.startswith(own))
     return (key for key in keys if one.get(key) != other.get(key))
-
-
-def _kind(settings: Mapping[str, object]) -> object:
-    return settings["scenario.kind"]
 
 
 def _flat(spec: RunSpec) -> dict[str, object]:

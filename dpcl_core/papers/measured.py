@@ -87,8 +87,7 @@ class Model:
 
 _MODELS = TypeAdapter(tuple[Model, ...])
 OWN = "own"  # the record of questions that belong to no paper
-_POINTS = ("AF", "BWT", "FWT", "trend")
-_UNITS = {"exposure": "bits", "audited": "ε", **dict.fromkeys(_POINTS, "points")}
+_UNITS = {"exposure": "bits", "audited": "ε", **dict.fromkeys(("AF", "BWT", "FWT", "trend"), "points")}
 
 
 def unit(metric: str) -> str:
