@@ -349,7 +349,7 @@ def _results(paper: Paper) -> str:
             before = sorted({change for run in runs.values() for change in run.made_before})
             lines += [f"*{change}*" for change in before]
             lines += [sentence] if (sentence := questions.no_ceiling(next(iter(specs.values())))) else []
-            lines += ["", *(f"- {reason}" for reason in comparison.reasons(paper, experiment, size, runs.values())), ""]
+            lines += ["", *(f"- {reason}" for reason in comparison.reasons(form)), ""]
     return "\n".join(lines)
 
 
@@ -358,8 +358,8 @@ def _elsewhere(paper: Paper) -> list[str]:
     lines = ["## Other data, same claims", "", _OTHER_DATA]
     for _, form in other_data.recorded(paper):
         title, made = other_data.data_title(form), made_with(form.runs.values())
-        lines += [f"### {form.experiment.title}, on {title}", "", other_data.sentence(paper, form), ""]
-        lines += [f"{other_data.changes(form)} {made}", "", *_table(other_data.HEAD, other_data.lines(paper, form))]
+        lines += [f"### {form.experiment.title}, on {title}", "", other_data.sentence(form), ""]
+        lines += [f"{other_data.changes(form)} {made}", "", *_table(other_data.HEAD, other_data.lines(form))]
     return lines
 
 

@@ -88,7 +88,7 @@ def test_the_readme_counts_every_claim_of_a_paper_once() -> None:
                 specs = presets.variants(experiment.preset(size))
                 found = ((label, measured.find(spec, measured.recorded(paper.name))) for label, spec in specs.items())
                 runs = {label: run for label, run in found if run is not None}
-                for one in claims.judged(experiment, size, specs, runs):
+                for one in claims.form(paper, experiment, size, runs).judged:
                     if experiment.is_ours or one.ordering.is_ours:
                         continue
                     ordering, place = one.ordering, experiment.table or experiment.name

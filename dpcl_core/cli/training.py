@@ -205,7 +205,7 @@ def own_spec(options: argparse.Namespace) -> RunSpec:
 
 def _reproduce(options: argparse.Namespace) -> int:
     """Carries out the experiments of a paper one after another, and prints our numbers beside the printed ones."""
-    from dpcl_core.papers import catalog, report
+    from dpcl_core.papers import catalog, claims, report
     from dpcl_core.papers.paper import Size
 
     paper, size = catalog.paper(options.spec), cast(Size, options.size or "small")
@@ -223,17 +223,18 @@ def _reproduce(options: argparse.Namespace) -> int:
         status = max(status, abs(ended))
         if ended < 0:
             return status
+    forms = [claims.form(paper, experiment, size, done[experiment.name], runs) for experiment, runs in planned.items()]
     if options.json:
-        put_json(report.document(paper, size, planned, done))
+        put_json(report.document(forms))
     else:
-        put(report.text(paper, size, planned, done))
+        put(report.text(forms))
     return status
 
 
 def _on_other_data(options: argparse.Namespace) -> int:
     """Carries out a paper's experiment on other data, and says which of its claims hold there."""
     from dpcl_core.methods.references import of_labels
-    from dpcl_core.papers import other_data
+    from dpcl_core.papers import claims, other_data, questions
 
     if options.spec in measured.papers() and options.experiment is None:
         raise BadInput("--on", options.on, "takes one experiment at a time: name it by --experiment")
@@ -249,8 +250,9 @@ def _on_other_data(options: argparse.Namespace) -> int:
     status = _each(open_store(options.store), specs, f"{experiment.name} on {options.on}", paper.name, options, runs)
     if status < 0:
         return -status
-    form = other_data.tested(paper, experiment, size, specs, runs, of_labels(next(iter(specs.values()))).chance)
-    put_result(options, other_data.document(paper, form, refused), other_data.text(paper, form, refused))
+    chances = questions.chances(of_labels(next(iter(specs.values()))).chance, specs, specs)
+    form = claims.form(paper, experiment, size, runs, specs, chances)
+    put_result(options, other_data.document(form, refused), other_data.text(form, refused))
     return status
 
 

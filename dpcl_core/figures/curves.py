@@ -61,7 +61,7 @@ def accuracy_over_tasks(
     lines = _by_budget(per_seed, labels, standing, dark)
     if is_ghost:
         lines = [line._replace(colour=theme.ink(dark).soft) for line in lines]
-    chart, _ = _chart(lines, n_tasks, _accuracy_axis(score), dark, references)
+    chart, _ = _chart(lines, n_tasks, _axis(lines, score), dark, references)
     return chart.picture(_accuracy_finding(per_seed, n_tasks, score, standing))
 
 
@@ -77,7 +77,7 @@ def forgetting_over_tasks(
     if per_seed.empty:
         return theme.nothing(_NO_FORGETTING, dark, _HEIGHT)
     lines = _by_budget(per_seed, labels, standing, dark)
-    chart, _ = _chart(lines, n_tasks, _forgetting_axis(lines), dark)
+    chart, _ = _chart(lines, n_tasks, _axis(lines), dark)
     last = int(per_seed["after_task"].max())
     final = per_seed[per_seed["after_task"] == last].groupby("epsilon")["value"].mean()
     most, least = (float(epsilon) for epsilon in (final.idxmax(), final.idxmin()))
@@ -113,7 +113,7 @@ def averages_over_tasks(
     if not (lines := [line for line in runs if not line.rows.empty]):
         missing = "None of the chosen runs has a point here yet." if is_accuracy else _NO_FORGETTING
         return theme.nothing(missing, dark, _HEIGHT)
-    axis = _accuracy_axis(score) if is_accuracy else _forgetting_axis(lines)
+    axis = _axis(lines, score if is_accuracy else "")
     is_listed = max(svg_parts.width(line.name) for line in lines) > _NAMES_ROOM
     chart, ends = _chart(lines, n_tasks, axis, dark, references, is_listed=is_listed)
     for line in lines:
@@ -173,11 +173,10 @@ def _by_budget(per_seed: pd.DataFrame, labels: LabelSetting, standing: Standing,
     ]  # fmt: skip
 
 
-def _accuracy_axis(score: str) -> theme.Properties:
-    return theme.percent_axis(title=f"{score} on the tasks seen so far")
-
-
-def _forgetting_axis(lines: Sequence[Series]) -> theme.Properties:
+def _axis(lines: Sequence[Series], score: str = "") -> theme.Properties:
+    """The axis of a score, or of points lost where none is named."""
+    if score:
+        return theme.percent_axis(title=f"{score} on the tasks seen so far")
     values = 115 * pd.concat([line.rows["value"] for line in lines])
     ends = [min(-1.0, float(values.min())), max(10.0, float(values.max()))]
     return {"title": "points lost since the best, mean of old tasks", "range": ends, "zeroline": True}
@@ -199,15 +198,14 @@ def _chart(
         names = {line.name for line in lines}
         for trace in chart.traces:
             trace["showlegend"] = trace.get("name") in names
-        chart.references(references)
-        return chart, ends
-    low, high = axis["range"][0], min(axis["range"][1], 100)
-    gap = max(line.name.count(_TOTAL) + 1 for line in lines) * _LABEL_GAP * (high - low) / 100
-    named = [
-        (line.name.replace(_TOTAL, f",{BREAK}{_TOTAL[2:]}"), task, 100 * stats.mean, line.colour)
-        for line, (task, stats) in zip(lines, ends, strict=True)
-    ]
-    chart.end_names(named, gap, low + gap / 2, high, xshift=9, size=12.5, align="left")
+    else:
+        low, high = axis["range"][0], min(axis["range"][1], 100)
+        gap = max(line.name.count(_TOTAL) + 1 for line in lines) * _LABEL_GAP * (high - low) / 100
+        named = [
+            (line.name.replace(_TOTAL, f",{BREAK}{_TOTAL[2:]}"), task, 100 * stats.mean, line.colour)
+            for line, (task, stats) in zip(lines, ends, strict=True)
+        ]
+        chart.end_names(named, gap, low + gap / 2, high, xshift=9, size=12.5, align="left")
     chart.references(references)
     return chart, ends
 

@@ -414,7 +414,6 @@ def _filled(template: str, values: Mapping[str, Any]) -> str:
 
 
 SCALE = 2  # pixels for each of the SVG's: sharp in print and on dense screens
-_STYLES = ("Regular", "Semibold", "Bold", "It")
 
 
 def draw_png(picture: Picture, *, width: int = 720, dark: bool = False, source: str = "") -> bytes:
@@ -432,4 +431,4 @@ def fonts() -> list[str]:
     assert found is not None
     assert found.origin is not None
     files = Path(found.origin).parent / "files"
-    return [str(files / f"SourceSansPro-{style}.ttf") for style in _STYLES]
+    return [str(files / f"SourceSansPro-{style}.ttf") for style in ("Regular", "Semibold", "Bold", "It")]

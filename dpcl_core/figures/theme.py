@@ -93,10 +93,8 @@ def colour_of_epsilon(epsilon: float, dark: bool) -> str:
         return ink(dark).text
     stops = _BUDGETS_DARK if dark else _BUDGETS
     place = min(max(math.log10(epsilon), stops[0][0]), stops[-1][0])
-    for (low, start), (high, end) in pairwise(stops):
-        if place <= high:
-            return _mixed(start, end, (place - low) / (high - low))
-    return stops[-1][1]
+    (low, start), (high, end) = next(pair for pair in pairwise(stops) if place <= pair[1][0])
+    return _mixed(start, end, (place - low) / (high - low))
 
 
 def readable(colour: str, dark: bool) -> str:

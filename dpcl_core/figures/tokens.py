@@ -251,9 +251,6 @@ def ledger(spent: pd.DataFrame, *, dark: bool = False) -> Picture:
 # Sums released after every task: their noise against the number of tasks, and the attacker who watches them.
 
 
-_HEIGHT = 300
-
-
 def noise_against_tasks(table: pd.DataFrame, *, dark: bool = False) -> Picture:
     """The noise in the last running sum against the number of tasks, one line a factorisation.
 
@@ -313,7 +310,7 @@ def spending(table: pd.DataFrame, *, dark: bool = False) -> Picture:
 def _over_tasks(
     dark: bool, x: theme.Properties, y: theme.Properties, lines: dict[str, pd.DataFrame], across: str, up: str, hover: str
 ) -> theme.Chart:
-    chart = theme.Chart(dark, _HEIGHT, x, y, margin=(52, 16, 12, 40), legend_room=60)
+    chart = theme.Chart(dark, 300, x, y, margin=(52, 16, 12, 40), legend_room=60)
     for index, (name, rows) in enumerate(lines.items()):
         mode = "lines+markers" if len(rows) <= 12 else "lines"
         chart.series(index, rows[across], rows[up], name, hover, size=6, mode=mode)

@@ -21,7 +21,6 @@ from dpcl_core.privacy.statement import Standing, shown_number
 # Which ε a wanted accuracy needs: the smallest measured budget that reached it, and where a monotone curve crosses it.
 
 
-_NEEDED_EPSILON_HEIGHT = 380
 _BUDGET = "privacy budget ε (smaller: stronger privacy)"
 _FEW_POINTS = 32  # measured budgets get a mark and a tick up to this number, as many as a run has
 _TICKS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
@@ -122,7 +121,7 @@ def figure(
         "showgrid": False, "zeroline": False,
     }  # fmt: skip
     margin = (52, 16 if len(answers) == 1 else 40, 12, 44)
-    chart = theme.Chart(dark, _NEEDED_EPSILON_HEIGHT, x, theme.percent_axis(title=f"final {score}"), margin=margin)
+    chart = theme.Chart(dark, 380, x, theme.percent_axis(title=f"final {score}"), margin=margin)
     for (name, answer), colour in zip(answers.items(), colours, strict=True):
         _draw(chart, name, answer, colour)
     wanted = next(iter(answers.values())).wanted

@@ -19,9 +19,7 @@ from dpcl_core.documents import Document
 from dpcl_core.figures.picture import epsilon_text, minus
 from dpcl_core.figures.statistics import MIN_SEEDS, Interval, interval
 from dpcl_core.papers import catalog, claims, measured, questions
-from dpcl_core.papers.measured import Measured
 from dpcl_core.papers.paper import Judged, Ordering, Side, Size, judge
-from dpcl_core.papers.questions import Question
 from dpcl_core.spec import RunSpec, validated
 
 FILE = "answers.toml"
@@ -56,7 +54,7 @@ class Tested:
 
     size: Size
     specs: Mapping[str, RunSpec]
-    runs: Mapping[str, Measured]
+    runs: Mapping[str, measured.Measured]
     judged: Judged
     is_toy: bool
 
@@ -71,7 +69,7 @@ class Tested:
 class Answer:
     """A question's answer. `shown`: the form whose numbers the verdict tells (None: nothing has run)."""
 
-    question: Question
+    question: questions.Question
     asked: Asked
     tests: tuple[Tested, ...]
     state: State
@@ -90,7 +88,7 @@ def table() -> Mapping[str, Asked]:
     return {name: validated(Asked, raw, f"assets/{FILE}: {name}") for name, raw in paths.asset_table(FILE).items()}
 
 
-def asked_of(question: Question) -> Asked:
+def asked_of(question: questions.Question) -> Asked:
     """What answers a question; of one without an entry, its first two runs, or budgets of its only run, with no claim."""
     if (known := table().get(question.name)) is not None:
         return known
@@ -102,7 +100,7 @@ def asked_of(question: Question) -> Asked:
     return Asked(sides=tuple(sides), yes="{0} % against {1} %.", no="{0} % against {1} %.", is_open=True)
 
 
-def answer(question: Question, found: Mapping[Size, Mapping[str, Measured]]) -> Answer:
+def answer(question: questions.Question, found: Mapping[Size, Mapping[str, measured.Measured]]) -> Answer:
     """The answer from results by label, for each form of the question; other forms as recorded."""
     asked = asked_of(question)
     tests = tuple(_tested(question, asked, size, found.get(size)) for size in question.forms)
@@ -123,7 +121,7 @@ def recorded() -> Mapping[str, Answer]:
     return {question.name: answer(question, {}) for question in questions.questions()}
 
 
-def _tested(question: Question, asked: Asked, size: Size, runs: Mapping[str, Measured] | None) -> Tested:
+def _tested(question: questions.Question, asked: Asked, size: Size, runs: Mapping[str, measured.Measured] | None) -> Tested:
     name = question.forms[size].name
     specs = presets.variants(name) if runs is None else questions.specs(name)
     known = questions.recorded(specs) if runs is None else runs
@@ -144,7 +142,7 @@ def _shown(tests: Sequence[Tested], verdict: claims.Verdict) -> Tested | None:
     return having[-1] if having else None
 
 
-def _audited(question: Question, asked: Asked, tests: tuple[Tested, ...]) -> Answer:
+def _audited(question: questions.Question, asked: Asked, tests: tuple[Tested, ...]) -> Answer:
     """Whether an attack refutes the claimed budget of the first side: a lower bound above it."""
     (_, run, claimed), *_ = asked.sides
     bounds = [(bound, test) for test in tests if run in test.runs and (bound := test.runs[run].audited(claimed)) is not None]

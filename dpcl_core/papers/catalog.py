@@ -25,9 +25,6 @@ from dpcl_core.spec import RunSpec
 _USUAL = ("L = 4", "m = 100", "alpha 0.5", "lambda 1", "theta 0.6")  # what sweeps call a method as it is elsewhere
 # Of PeCL's tasks: places in order 1.
 _ORDERS: Mapping[tuple[int, ...], str] = {(5, 4, 3, 2, 1, 0): "order 2", (3, 4, 0, 2, 5, 1): "order 3"}
-_BASE = "meta-llama/Llama-2-7b-hf"
-_BACKBONE = "timm:vit_base_patch16_224.augreg_in21k"
-_HARW = "harw_"
 
 
 def printed_as(spec: RunSpec) -> tuple[str, str]:
@@ -105,14 +102,14 @@ def _pecl_differences(run: Measured) -> list[str]:
     if (n_texts := spec.data.train_per_class or spec.data.train_per_source) is not None:
         of_what = "task" if spec.data.train_per_class is None else "class"
         found.append(f"Sizes: about {n_texts:,} texts of a {of_what}. The paper draws 3,000 of every task; FOMC has fewer.")
-    if spec.data.backbone != f"hf:{_BASE}":
+    if spec.data.backbone != "hf:meta-llama/Llama-2-7b-hf":
         found.append(f"Model: {backbone_title(spec.data.backbone)}, instead of LLaMA-2 with 7 billion weights.")
     return [*found, *methods.card(spec.method).differences(spec)]
 
 
 def _tobaben_differences(run: Measured) -> list[str]:
     spec, found = run.spec, list[str]()
-    if spec.data.backbone != _BACKBONE:
+    if spec.data.backbone != "timm:vit_base_patch16_224.augreg_in21k":
         ours = backbone_title(spec.data.backbone)
         found.append(f"Network: {ours}, instead of a ViT-B/16 trained on ImageNet-21k.")
     found += of_data(run)
@@ -138,7 +135,7 @@ def _lifelong_printed_as(spec: RunSpec) -> tuple[str, str]:
 
 def _lifelong_named(row: Published) -> tuple[str, str]:
     """Without the settings of the paper's baseline that it selected from a grid."""
-    rates = row.dataset.removeprefix(_HARW)
+    rates = row.dataset.removeprefix("harw_")
     order = f"{rates} Hz" if rates != row.dataset and rates[0].isdigit() else ""
     return _joined(row.method, "" if row.note == "selected by the paper" else row.variant, order)
 
@@ -146,17 +143,14 @@ def _lifelong_named(row: Published) -> tuple[str, str]:
 # BibTeX of this project and of the papers that a run's method comes from.
 
 
-_ENTRY = re.compile(r"@\w+\{.*?^\}", re.DOTALL | re.MULTILINE)
-_AUTHOR = re.compile(r"author = \{(\w+),")
-
-
 def citations(spec: RunSpec) -> str:
     """The entries of `assets/citations.bib` for a run: the project's own, and those whose first author its method names."""
     card = methods.CARDS.get(spec.method)
     layer = methods.layer(spec)
     named = f"{'' if card is None else card.source} {'' if layer is None else layer.source}"
-    entries = _ENTRY.findall((paths.assets_dir() / "citations.bib").read_text(encoding="utf-8"))
-    chosen = [one for one in entries if (author := _AUTHOR.search(one)) is None or author[1] in named]
+    known = (paths.assets_dir() / "citations.bib").read_text(encoding="utf-8")
+    entries = re.findall(r"@\w+\{.*?^\}", known, re.DOTALL | re.MULTILINE)
+    chosen = [one for one in entries if (author := re.search(r"author = \{(\w+),", one)) is None or author[1] in named]
     return "\n\n".join(chosen) + "\n"
 
 

@@ -19,13 +19,12 @@ from dpcl_core.methods import catalog as methods
 from dpcl_core.papers import questions
 from dpcl_core.papers.measured import Measured
 from dpcl_core.papers.paper import ALIKE_POINTS, JUDGED, Experiment, Judged, Ordering, Paper, Size, State, judge
-from dpcl_core.published import LayerName
 from dpcl_core.spec import RunSpec
 
 Verdict = Literal["found", "contradicted", "mixed", "undecided", "not run"]
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 FALSE_DISCOVERIES = 0.05  # the expected share of false ones among the findings of a paper (Benjamini and Hochberg 1995)
-LayerOfClaim = LayerName | Literal["between layers"]
+LayerOfClaim = published.LayerName | Literal["between layers"]
 MEANING: Mapping[LayerOfClaim, str] = {
     "as printed": f"The settings that the paper prints, not counting {published.EXEMPTED}.",
     "made to work": "The paper's method with settings changed where the printed ones fail; every change is listed.",
@@ -39,9 +38,11 @@ MEANING: Mapping[LayerOfClaim, str] = {
 class Form:
     """An experiment at one size: its runs by label, those with results, and the verdict on each of its orderings.
 
-    `is_toy`: its network only guesses whatever the method (`Paper.toys`), so that it says nothing of a claim.
+    Orderings are judged whose two sides are among the runs. `is_toy`: its network only guesses whatever the method
+    (`Paper.toys`), so that it says nothing of a claim.
     """
 
+    paper: Paper
     experiment: Experiment
     size: Size
     specs: Mapping[str, RunSpec]
@@ -107,25 +108,21 @@ def verdict_text(claim: Claim) -> str:
     return claim.verdict if without is None else f"{claim.verdict}: less than {bound_text(without)} points either way"
 
 
-def form(paper: Paper, experiment: Experiment, size: Size, runs: Mapping[str, Measured] | None = None) -> Form:
-    """An experiment at one size with its verdicts. `runs`: results by label (None: as recorded)."""
-    specs = presets.variants(experiment.preset(size))
-    known = questions.recorded(specs) if runs is None else runs
-    is_toy = any(spec.data.backbone in paper.toys for spec in specs.values())
-    return Form(experiment, size, specs, known, judged(experiment, size, specs, known), is_toy)
+def form(
+    paper: Paper, experiment: Experiment, size: Size, runs: Mapping[str, Measured] | None = None,
+    specs: Mapping[str, RunSpec] | None = None, chances: Mapping[str, float] | None = None,
+) -> Form:  # fmt: skip
+    """An experiment at one size with its verdicts, from its finished `runs` by label (None: as recorded).
 
-
-def judged(experiment: Experiment, size: Size, specs: Mapping[str, RunSpec], runs: Mapping[str, Measured]) -> list[Judged]:
-    """The verdict on every ordering whose two sides have runs in this form of the experiment, from the finished runs.
-
-    `specs`: the form's runs by label; `runs`: those with results.
+    `specs`: all of its runs (None: the preset's); `chances`: what guessing gives (None: as recorded for the preset).
     """
-    chances = questions.recorded_chances(experiment.preset(size), specs)
-    return [
-        judge(ordering, runs, chances)
-        for ordering in experiment.orderings
-        if ordering.first.run in specs and ordering.second.run in specs
-    ]
+    preset = experiment.preset(size)
+    specs = presets.variants(preset) if specs is None else specs
+    runs = questions.recorded(specs) if runs is None else runs
+    chances = questions.recorded_chances(preset, specs) if chances is None else chances
+    compared = (one for one in experiment.orderings if {one.first.run, one.second.run} <= specs.keys())
+    judged = [judge(ordering, runs, chances) for ordering in compared]
+    return Form(paper, experiment, size, specs, runs, judged, any(one.data.backbone in paper.toys for one in specs.values()))
 
 
 @cache
@@ -210,7 +207,7 @@ def by_layer(forms: Sequence[Form]) -> list[LayerCount]:
 
     Every claim found or contradicted counts once: for the layer of all runs that decide it, else between layers.
     """
-    runs: dict[LayerName, list[bool]] = {}
+    runs: dict[published.LayerName, list[bool]] = {}
     for of in forms:
         for label, spec in of.specs.items():
             if (layer := methods.layer(spec)) is not None:

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
+from itertools import product
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING
 
 from dpcl_core import published
 from dpcl_core.data import catalog as datasets
+from dpcl_core.events import References
 from dpcl_core.figures.picture import Picture, epsilon_label
 from dpcl_core.figures.statistics import Interval, interval, p_values
 from dpcl_core.methods import catalog as methods
 from dpcl_core.papers import questions
 from dpcl_core.papers.claims import Form
 from dpcl_core.papers.measured import Measured
-from dpcl_core.papers.paper import Experiment, Figure, Ordering, Paper, Size, unpaired_of_printed
-from dpcl_core.published import Published
+from dpcl_core.papers.paper import Experiment, Figure, Ordering, Paper, unpaired_of_printed
 from dpcl_core.spec import RunSpec
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ class Row:
     variant: str
     epsilon: float
     metric: str
-    printed: Published | None = None
+    printed: published.Published | None = None
     ours: Ours | None = None
     remarks: tuple[str, ...] = ()
     is_comparable: bool = True
@@ -113,24 +114,26 @@ def comparison_rows(paper: Paper, experiment: Experiment, runs: Mapping[str, Mea
     cards = [datasets.CARDS.get(run.spec.data.dataset) for run in runs.values()]
     comparable = all(one and one.stands_in_for is None and one.n_classes == experiment.n_classes for one in cards)
     for label, run in runs.items():
-        method, variant = (label, "") if experiment.table is None else paper.printed_as(run.spec)
-        for epsilon, metric, ours in _figures(run, experiment.metrics):
-            row, layer = Row(method, variant, epsilon, metric), methods.layer(run.spec)
-            name = "" if layer is None else layer.name
+        names, layer = (label, "") if experiment.table is None else paper.printed_as(run.spec), methods.layer(run.spec)
+        name = "" if layer is None else layer.name
+        for epsilon, metric in product(sorted({model.epsilon for model in run.models}), experiment.metrics):
+            values = [100 * value for value in run.by_seed(epsilon, metric).values()]
+            # A method whose only model comes last has no accuracy along the way, though a mean over one task can be formed.
+            if not values or (metric == "Avg" and not run.by_seed(epsilon, "BWT")):
+                continue
+            row = printed.get((*names, epsilon, metric), Row(*names, epsilon, metric))
             by_layer.pop((_key(row), ""), None)
-            published_row = printed.get(_key(row), row)
-            remarks = (*published_row.remarks, *run.made_before)
-            spent, channels = run.accounted(epsilon), run.channel_epsilons(epsilon)
             by_layer[_key(row), name] = replace(
-                published_row, ours=ours, remarks=remarks, is_comparable=comparable, accounted_epsilon=spent,
-                channel_epsilons=channels, layer=name,
+                row, ours=Ours(fmean(values), stdev(values) if len(values) > 1 else None, len(values)), layer=name,
+                remarks=(*row.remarks, *run.made_before), is_comparable=comparable,
+                accounted_epsilon=run.accounted(epsilon), channel_epsilons=run.channel_epsilons(epsilon),
             )  # fmt: skip
     several = Counter(key for key, _ in by_layer)
     by_layer = {place: replace(row, is_one_of_several=several[place[0]] > 1) for place, row in by_layer.items()}
     order = list(dict.fromkeys([row.name for row in printed.values()] + [row.name for row in by_layer.values()]))
-    marked = [
+    marked = (
         replace(row, is_nominal=row.method in paper.nominal and math.isfinite(row.epsilon)) for row in by_layer.values()
-    ]
+    )
     return tuple(sorted(marked, key=lambda row: (order.index(row.name), row.epsilon, row.metric, row.layer)))
 
 
@@ -151,61 +154,68 @@ def earlier(paper: Paper, experiment: Experiment, later: Sequence[Row]) -> tuple
     return tuple(pairs)
 
 
-def printed_difference(
-    paper: Paper, experiment: Experiment, ordering: Ordering, specs: Mapping[str, RunSpec]
-) -> float | None:
+def printed_difference(form: Form, ordering: Ordering) -> float | None:
     """The difference first - second of an ordering in the paper's table, in points; None without both numbers."""
-    sides = _printed_sides(paper, experiment, ordering, specs)
+    sides = _printed_sides(form, ordering)
     if sides is None or ordering.first.rule is not None or ordering.second.rule is not None:
         return None
     first, second = (row.usable for row in sides)
     return first - second if first is not None and second is not None else None
 
 
-def printed_value(paper: Paper, experiment: Experiment, spec: RunSpec, epsilon: float, metric: str) -> float | None:
+def printed_value(form: Form, label: str, epsilon: float, metric: str) -> float | None:
     """The number that the paper's table prints for a run at a budget, in percent; None where it prints none."""
-    row = _printed_rows(paper, experiment).get((*paper.printed_as(spec), epsilon, metric))
+    row = _printed_row(form, label, epsilon, metric)
     return None if row is None else row.usable
 
 
-def printed_interval(
-    paper: Paper, experiment: Experiment, ordering: Ordering, specs: Mapping[str, RunSpec]
-) -> Interval | None:
+def printed_interval(form: Form, ordering: Ordering) -> Interval | None:
     """The same difference with its interval from printed deviations (`paper.eq_23`); None where the paper forms none."""
-    sides = _printed_sides(paper, experiment, ordering, specs) if paper.is_unpaired else None
+    sides = _printed_sides(form, ordering) if form.paper.is_unpaired else None
     if sides is None:
         return None
     first, second = (row.printed for row in sides)
     return unpaired_of_printed(first, second) if first is not None and second is not None else None
 
 
-def table_remarks(paper: Paper, experiment: Experiment) -> tuple[str, ...]:
+def references_beside(form: Form, metric: str) -> References | None:
+    """The recorded references of a figure of this metric; None where there is no record, or they say nothing of it.
+
+    Guessing has a known accuracy after the last task alone.
+    """
+    preset, first = form.experiment.preset(form.size), next(iter(form.specs.values()))
+    if metric != "AA" or not questions.has_references(preset):
+        return None
+    return questions.recorded_references(preset, first, form.runs)
+
+
+def table_remarks(form: Form) -> tuple[str, ...]:
     """The remarks on the tables as a whole."""
-    return tuple(note.text for note in paper.remarks if note.is_about(experiment.tables))
+    return tuple(note.text for note in form.paper.remarks if note.is_about(form.experiment.tables))
 
 
-def reasons(paper: Paper, experiment: Experiment, size: Size, runs: Iterable[Measured]) -> tuple[str, ...]:
+def reasons(form: Form) -> tuple[str, ...]:
     """The reasons why our numbers differ from the printed ones: from the runs' settings and data, and known ones.
 
     They include every setting that differs from the paper, from the layers of the runs.
     """
-    measured = list(runs)
-    deviations = [reason for run in measured for reason in paper.departs(run)]
-    listed = experiment.departures if size == "full" else (*experiment.departures, *experiment.small_departures)
-    layers = [layer for run in measured if (layer := methods.layer(run.spec)) is not None]
+    deviations = [reason for run in form.runs.values() for reason in form.paper.departs(run)]
+    listed = form.experiment.departures + (() if form.size == "full" else form.experiment.small_departures)
+    layers = [layer for run in form.runs.values() if (layer := methods.layer(run.spec)) is not None]
     differs = [departure.sentence for layer in layers for departure in layer.departures]
     return tuple(dict.fromkeys([*deviations, *listed, *differs])) if deviations or differs else ()
 
 
-def _printed_sides(
-    paper: Paper, experiment: Experiment, ordering: Ordering, specs: Mapping[str, RunSpec]
-) -> tuple[Row, Row] | None:
+def _printed_sides(form: Form, ordering: Ordering) -> tuple[Row, Row] | None:
     """The two numbers of an ordering in the paper's table; None without both."""
-    first, second = (
-        _printed_rows(paper, experiment).get((*paper.printed_as(specs[side.run]), side.epsilon, ordering.metric))
-        for side in (ordering.first, ordering.second)
-    )
+    sides = (ordering.first, ordering.second)
+    first, second = (_printed_row(form, side.run, side.epsilon, ordering.metric) for side in sides)
     return (first, second) if first is not None and second is not None else None
+
+
+def _printed_row(form: Form, label: str, epsilon: float, metric: str) -> Row | None:
+    names = form.paper.printed_as(form.specs[label])
+    return _printed_rows(form.paper, form.experiment).get((*names, epsilon, metric))
 
 
 @cache
@@ -229,28 +239,16 @@ def _key(row: Row) -> _Key:
     return row.method, row.variant, row.epsilon, row.metric
 
 
-def _figures(run: Measured, metrics: Sequence[str]) -> Iterator[tuple[float, str, Ours]]:
-    """Budget, metric and summary over seeds of every given metric that the run's models have."""
-    for epsilon in sorted({model.epsilon for model in run.models}):
-        for metric in metrics:
-            values = [100 * value for value in run.by_seed(epsilon, metric).values()]
-            # A method whose only model comes last has no accuracy along the way, though a mean over one task can be formed.
-            if values and (metric != "Avg" or run.by_seed(epsilon, "BWT")):
-                yield epsilon, metric, Ours(fmean(values), stdev(values) if len(values) > 1 else None, len(values))
-
-
 # p values of claimed orderings: the bound that the paper prints, and that of our runs.
 #
 # They are descriptive (`figures.statistics.CAVEAT`). Lai et al. test two curves of average accuracy after each task against
 # each other, with one point a task.
 
 
-_METRIC = "p_value_upper_bound"
-
-
-def printed_p_value(paper: Paper, experiment: Experiment, ordering: Ordering) -> Published | None:
+def printed_p_value(form: Form, ordering: Ordering) -> published.Published | None:
     """The printed bound on the p value of this comparison; None where the paper prints none."""
-    rows = (row for row in published.read_numbers(paper.name) if row.metric == _METRIC and experiment.prints(row))
+    numbers = published.read_numbers(form.paper.name)
+    rows = (row for row in numbers if row.metric == "p_value_upper_bound" and form.experiment.prints(row))
     return next((row for row in rows if (row.method, row.variant) == ordering.test), None)
 
 
@@ -277,7 +275,6 @@ def mean_curves(ordering: Ordering, runs: Mapping[str, Measured]) -> tuple[list[
 
 
 _MOST_LINES = 8  # that one figure shows; with more, one budget at a time
-_NO_CURVES = "Recorded with the last task alone, so without a curve: "
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,19 +306,15 @@ def figure_tests(form: Form, figure: Figure) -> tuple[Ordering, ...]:
 
 
 def draw_figure(
-    paper: Paper, form: Form, figure: Figure, *, epsilon: float | None = None, test: Ordering | None = None,
-    dark: bool = False,
-) -> Drawn:  # fmt: skip
+    form: Form, figure: Figure, *, epsilon: float | None = None, test: Ordering | None = None, dark: bool = False
+) -> Drawn:
     """One of the paper's figures from the form's runs. `epsilon`: one of `figure_budgets`; `test`: one of `figure_tests`."""
     if figure.has_tests:
         return _p_values(form, test, dark)
-    what = quantity(figure.metric, form.specs.values())
-    if figure.points:
-        return _over_settings(paper, form, figure, epsilon, what, dark)
-    return _over_tasks(paper, form, figure, epsilon, dark)
+    return (_over_settings if figure.points else _over_tasks)(form, figure, epsilon, dark)
 
 
-def _over_tasks(paper: Paper, form: Form, figure: Figure, epsilon: float | None, dark: bool) -> Drawn:
+def _over_tasks(form: Form, figure: Figure, epsilon: float | None, dark: bool) -> Drawn:
     import pandas as pd
 
     from dpcl_core.figures import curves, theme
@@ -335,42 +328,28 @@ def _over_tasks(paper: Paper, form: Form, figure: Figure, epsilon: float | None,
             if epsilon is not None and budget != epsilon and (len(own) > 1 or math.isfinite(budget)):
                 continue
             name = titles[label] if len(own) == 1 or epsilon is not None else f"{titles[label]}, {epsilon_label(budget)}"
-            rows = _curve(run, budget, figure.metric)
-            if rows.empty:
+            points = [rest for of, *rest in run.curve_rows(figure.metric) if of == budget]
+            if not points:
                 missing[titles[label]] = None
                 continue
-            lines.append(_line(name, rows, len(lines), run, dark))
-            value = printed_value(paper, form.experiment, run.spec, budget, figure.metric)
+            rows = pd.DataFrame(points, columns=["seed", "after_task", "value"])
+            standing = methods.standing(run.spec) if math.isfinite(run.models[0].epsilon) else "bound"
+            line = curves.Series(name, rows, theme.colour_of_series(len(lines), dark), run.spec.labels, standing)
+            lines.append(line._replace(name=line.label))
+            value = printed_value(form, label, budget, figure.metric)
             if value is not None:
                 printed[lines[-1].name] = value
-    note = f"{_NO_CURVES}{'; '.join(missing)}." if missing else ""
+    note = f"Recorded with the last task alone, so without a curve: {'; '.join(missing)}." if missing else ""
     if not lines:
-        return Drawn(
-            theme.nothing(note or "None of these runs has been carried out here yet.", dark, 160), pd.DataFrame(), ""
-        )
+        picture = theme.nothing(note or "None of these runs has been carried out here yet.", dark, 160)
+        return Drawn(picture, pd.DataFrame(), "")
     n_tasks = max(int(line.rows["after_task"].max()) + 1 for line in lines)
-    references = questions.references_beside(form.experiment.preset(form.size), form.specs, form.runs, figure.metric)
+    references = references_beside(form, figure.metric)
     picture = curves.averages_over_tasks(
         lines, n_tasks=n_tasks, of="accuracy" if figure.metric == "AA" else "forgetting",
         score=quantity("AA", form.specs.values()), printed=printed, references=references, dark=dark,
     )  # fmt: skip
     return Drawn(picture, pd.concat([line.rows.assign(run=line.name) for line in lines]), note)
-
-
-def _line(name: str, rows: pd.DataFrame, place: int, run: Measured, dark: bool) -> Series:
-    from dpcl_core.figures import curves, theme
-
-    standing = methods.standing(run.spec) if math.isfinite(run.models[0].epsilon) else "bound"
-    line = curves.Series(name, rows, theme.colour_of_series(place, dark), run.spec.labels, standing)
-    return line._replace(name=line.label)
-
-
-def _curve(run: Measured, epsilon: float, metric: str) -> pd.DataFrame:
-    """Columns seed, after_task (from 0), value (in [0, 1]); empty where the record has the last task alone."""
-    import pandas as pd
-
-    rows = [rest for of, *rest in run.curve_rows(metric) if of == epsilon]
-    return pd.DataFrame(rows, columns=["seed", "after_task", "value"])
 
 
 def _p_values(form: Form, test: Ordering | None, dark: bool) -> Drawn:
@@ -386,39 +365,33 @@ def _p_values(form: Form, test: Ordering | None, dark: bool) -> Drawn:
     return Drawn(statistics.p_value_curve(table, names=names, dark=dark), table, statistics.CAVEAT)
 
 
-def _over_settings(paper: Paper, form: Form, figure: Figure, epsilon: float | None, what: str, dark: bool) -> Drawn:
+def _over_settings(form: Form, figure: Figure, epsilon: float | None, dark: bool) -> Drawn:
     import pandas as pd
 
     from dpcl_core.figures import reproduction
 
     rows = [
-        (name, setting, *_result(paper, form, run, epsilon, figure.metric))
+        (name, setting, *_result(form, run, epsilon, figure.metric))
         for name, points in figure.points
         for setting, run in points
         if run in form.specs
     ]
     columns = ["name", "setting", "ours", "low", "high", "published"]
     table = pd.DataFrame(rows, columns=columns).astype(dict.fromkeys(columns[2:], "float64"))
-    return Drawn(reproduction.over_settings(table, what=what, dark=dark), table, _without(form, figure))
+    picture = reproduction.over_settings(table, what=quantity(figure.metric, form.specs.values()), dark=dark)
+    names = questions.question_names(form.specs)
+    lacking = [names[run] for _, points in figure.points for _, run in points if run in form.specs.keys() - form.runs.keys()]
+    return Drawn(picture, table, f"Not recorded: {'; '.join(lacking)}." if lacking else "")
 
 
-def _result(
-    paper: Paper, form: Form, label: str, epsilon: float | None, metric: str
-) -> tuple[float | None, float | None, float | None, float | None]:
+def _result(form: Form, label: str, epsilon: float | None, metric: str) -> tuple[float | None, ...]:
     """Our mean, both ends of its interval, and the printed number, in percent."""
     run, spec = form.runs.get(label), form.specs[label]
     budget = spec.privacy.epsilons[0] if epsilon is None or len(spec.privacy.epsilons) == 1 else epsilon
     values = [] if run is None else [100 * value for value in run.by_seed(budget, metric).values()]
-    printed = printed_value(paper, form.experiment, spec, budget, metric)
+    printed = printed_value(form, label, budget, metric)
     if not values:
         return None, None, None, printed
     known = interval(values)
     ends = (known.mean if known.low is None else known.low, known.mean if known.high is None else known.high)
     return known.mean, *ends, printed
-
-
-def _without(form: Form, figure: Figure) -> str:
-    wanted: Sequence[str] = [run for _, points in figure.points for _, run in points]
-    names: Mapping[str, str] = questions.question_names(form.specs)
-    lacking = [names[run] for run in wanted if run in form.specs and run not in form.runs]
-    return f"Not recorded: {'; '.join(lacking)}." if lacking else ""

@@ -23,7 +23,6 @@ from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.method import PublicSizes, of_spec
 from dpcl_core.methods.features.cosine import forecast
 from dpcl_core.papers import measured, questions
-from dpcl_core.papers.measured import Measured
 from dpcl_core.privacy.noise_forecast import COSTLY, NEAR_CHANCE
 from dpcl_core.spec import DataSpec, LabelSetting, RunSpec
 
@@ -49,7 +48,7 @@ class _Timed:
     work: float
 
 
-def nearest(spec: RunSpec) -> Measured | None:
+def nearest(spec: RunSpec) -> measured.Measured | None:
     """The recorded run on the same data, with a curve, that differs least; None where none was recorded on them.
 
     A run of another method, stream or network is farther away than one with any number of other settings.
@@ -58,7 +57,7 @@ def nearest(spec: RunSpec) -> Measured | None:
     on_them = (run for run in measured.all_recorded() if run.spec.data.dataset == spec.data.dataset)
     alike = [run for run in on_them if run.models and run.models[0].curves]
 
-    def distance(run: Measured) -> int:
+    def distance(run: measured.Measured) -> int:
         return sum(_WEIGHTS.get(key, 1) for key in _differing(wanted, _flat(run.spec)))
 
     return min(alike, key=distance, default=None)
@@ -106,7 +105,7 @@ def ghost(
     return picture, source, of
 
 
-def _accuracies(run: Measured) -> pd.DataFrame:
+def _accuracies(run: measured.Measured) -> pd.DataFrame:
     """The recorded curves, as `runs.frames` has accuracies."""
     import pandas as pd
 
@@ -198,14 +197,10 @@ def _network(dataset: str) -> str:
 
 def _differing(one: Mapping[str, object], other: Mapping[str, object]) -> Iterator[str]:
     """The settings with different values; those that a method or a stream has by itself count where both have it."""
-    apart = {"params." if one["method"] != other["method"] else "", "scenario." if _kind(one) != _kind(other) else ""}
-    own = tuple(prefix for prefix in apart if prefix)
+    apart = {"params.": "method", "scenario.": "scenario.kind"}
+    own = tuple(prefix for prefix, key in apart.items() if one[key] != other[key])
     keys = (key for key in {**one, **other} if key == "scenario.kind" or not own or not key.startswith(own))
     return (key for key in keys if one.get(key) != other.get(key))
-
-
-def _kind(settings: Mapping[str, object]) -> object:
-    return settings["scenario.kind"]
 
 
 def _flat(spec: RunSpec) -> dict[str, object]:

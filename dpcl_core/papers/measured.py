@@ -36,7 +36,6 @@ from dpcl_core.events import (
     plain_number,
 )
 from dpcl_core.methods import catalog as methods
-from dpcl_core.methods.common.method import MethodCard
 from dpcl_core.privacy.statement import ways_out
 from dpcl_core.runs import process
 from dpcl_core.runs.run import Run
@@ -88,8 +87,7 @@ class Model:
 
 _MODELS = TypeAdapter(tuple[Model, ...])
 OWN = "own"  # the record of questions that belong to no paper
-_POINTS = ("AF", "BWT", "FWT", "trend")
-_UNITS = {"exposure": "bits", "audited": "ε", **dict.fromkeys(_POINTS, "points")}
+_UNITS = {"exposure": "bits", "audited": "ε", **dict.fromkeys(("AF", "BWT", "FWT", "trend"), "points")}
 
 
 def unit(metric: str) -> str:
@@ -168,9 +166,7 @@ def measured_run(run: Run, events: Iterable[Event]) -> Measured:
     """The results of a stored run that has ended, from its events; unfinished models are left out."""
     spec, title, models = run.spec, run.spec.data.dataset, list[Model]()
     finished = run.finished or run.created
-    last: dict[Cell, Mapping[str, float]] = {}
-    ends: dict[Cell, dict[str, float | None]] = {}
-    matrices: dict[Cell, list[Sequence[float | None]]] = {}
+    learned: dict[Cell, list[TaskLearned]] = {}
     explored: dict[Cell, dict[str, float]] = {}
     untrained = None
     for event in events:
@@ -179,20 +175,18 @@ def measured_run(run: Run, events: Iterable[Event]) -> Measured:
         elif isinstance(event, References):
             untrained = event.untrained
         elif isinstance(event, TaskLearned):
-            by_task = {f"task{k}": value for k, value in enumerate(event.accuracy, start=1)}
-            matrices.setdefault(event.cell, []).append(event.accuracy)
-            ends[event.cell] = {"pooled": event.pooled, **by_task}
-            last[event.cell] = {
-                rule: average for rule, values in event.by_rule.items() if (average := metrics.mean(values)) is not None
-            }
+            learned.setdefault(event.cell, []).append(event)
         elif isinstance(event, Leaks | TokensScored | Signatures):
             explored.setdefault(event.cell, {}).update(_explored(spec, event))
         elif isinstance(event, CellFinished):
-            cell, bound = event.cell, event.guarantee
-            values = {**event.metrics, **ends.get(cell, {"pooled": None}), **explored.get(cell, {})}
-            matrix = matrices.get(cell, [])
+            cell, bound, tasks = event.cell, event.guarantee, learned.get(event.cell, [])
+            final, of_rule, pooled = (tasks[-1].accuracy, tasks[-1].by_rule, tasks[-1].pooled) if tasks else ((), {}, None)
+            by_task = {f"task{k}": value for k, value in enumerate(final, start=1)}
+            values = {**event.metrics, "pooled": pooled, **by_task, **explored.get(cell, {})}
+            by_rule = {rule: average for rule, of in of_rule.items() if (average := metrics.mean(of)) is not None}
+            matrix = [task.accuracy for task in tasks]
             curves = {"AA": tuple(metrics.average_accuracy(matrix)), "AF": tuple(metrics.average_forgetting(matrix))}
-            by_rule, audited = last.get(cell, {}), None if bound.audit is None else bound.audit.lower_bound
+            audited = None if bound.audit is None else bound.audit.lower_bound
             models.append(Model(cell.epsilon, cell.seed, bound.epsilon, values, by_rule, ways_out(bound), curves, audited))
     date = time.strftime("%Y-%m-%d", time.localtime(finished))
     seconds = run.seconds_taken or 0.0
@@ -342,24 +336,20 @@ def settings(spec: RunSpec) -> RunSpec:
         raise BadInput("method", spec.method, allowed)
     kind = next(kind for kind in type(spec.params).__mro__ if issubclass(card.params, kind))
     shared = {field: getattr(spec.params, field) for field in fields_of(kind)}
+    # One list for all tasks, or each task's own where the task of a test example is given.
+    wanted: LabelSetting = "prior" if spec.params.is_task_given else "prior-const"
     return checks.parse(
         {
             "method": name,
             "params": {**shared, **card.at_once},
             "data": asdict(spec.data),
             "scenario": asdict(scenario),
-            "labels": _labels(spec, card),
+            "labels": wanted if wanted in card.labels else card.labels[0],
             "public_labels": spec.public_labels,
             "privacy": {"epsilons": (math.inf,), "delta": checks.default_delta(dataset.n_train)},
             "seeds": spec.seeds[:_MOST_SEEDS],
         }
     )
-
-
-def _labels(spec: RunSpec, card: MethodCard) -> LabelSetting:
-    """One list for all tasks, or each task's own where the task of a test example is given."""
-    wanted: LabelSetting = "prior" if spec.params.is_task_given else "prior-const"
-    return wanted if wanted in card.labels else card.labels[0]
 
 
 def known(spec: RunSpec, finished: Iterable[CellFinished] = (), store: Store | None = None) -> float | None:

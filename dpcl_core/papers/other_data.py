@@ -21,8 +21,7 @@ from dpcl_core.events import JsonValue
 from dpcl_core.figures.picture import counted
 from dpcl_core.papers import catalog, claims, questions, report
 from dpcl_core.papers.claims import Claim, Form
-from dpcl_core.papers.measured import Measured, tested_on
-from dpcl_core.papers.paper import Elsewhere, Experiment, Paper, Size, judge
+from dpcl_core.papers.paper import Elsewhere, Experiment, Paper, Size
 from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.scenarios.catalog import Blurry, ClassGroups, Federated, IBlurry, OneVsRest, Permuted, SourceIncremental
 from dpcl_core.spec import DataSpec, RunSpec, ScenarioSpec
@@ -42,11 +41,8 @@ def planned(
     """
     own, first = datasets.card(dataset).is_own, None
     named = any(one.partition("=")[0].strip() == "privacy.epsilons" for one in sets)
-    compared = {side.run for one in experiment.orderings for side in (one.first, one.second)}
     specs, refused = dict[str, RunSpec](), dict[str, str]()
-    for label, spec in presets.variants(experiment.preset(size)).items():
-        if label not in compared:
-            continue
+    for label, spec in _compared(experiment, size).items():
         budgets = tuple(one for one in spec.privacy.epsilons if not own or named or math.isfinite(one))
         try:
             if not budgets:
@@ -187,40 +183,26 @@ def _part(data: DataSpec, old: _Public, new: _Public, more_tasks: float) -> Data
 # What came out there, beside the paper's data.
 
 
-def tested(
-    paper: Paper, experiment: Experiment, size: Size, specs: Mapping[str, RunSpec], runs: Mapping[str, Measured],
-    chance: float | None,
-) -> Form:  # fmt: skip
-    """The experiment judged on other data. `chance`: of the first run, in [0, 1]; None where it is not known."""
-    first = tested_on(next(iter(specs.values())))
-    known = {label: chance for label, spec in specs.items() if chance is not None and tested_on(spec) == first}
-    judged = [
-        judge(one, runs, known) for one in experiment.orderings if one.first.run in specs and one.second.run in specs
-    ]
-    is_toy = any(spec.data.backbone in paper.toys for spec in specs.values())
-    return Form(experiment, size, specs, runs, judged, is_toy)
-
-
 @cache
 def recorded(paper: Paper) -> tuple[tuple[Elsewhere, Form], ...]:
     """Every experiment of a paper with the other data on which its claims were tested, as recorded."""
     found = []
     for experiment in paper.experiments:
         for one in experiment.elsewhere:
-            specs = _specs(experiment, one)
-            chance = questions.recorded_chance(one.name(experiment))
-            found.append((one, tested(paper, experiment, one.size, specs, questions.recorded(specs), chance)))
+            moves = {  # from cards, as a page without data shows them too
+                label: checks.parse(checks.apply_sets(asdict(moved(spec, one.on)), one.set))
+                for label, spec in _compared(experiment, one.size).items()
+            }
+            specs = {label: moves[label] for label in questions.recorded(moves)} or moves
+            chances = questions.chances(questions.recorded_chance(one.name(experiment)), specs, specs)
+            found.append((one, claims.form(paper, experiment, one.size, specs=specs, chances=chances)))
     return tuple(found)
 
 
-def _specs(experiment: Experiment, one: Elsewhere) -> dict[str, RunSpec]:
-    """The recorded runs by label: from cards, as a page without data shows them too."""
-    moves = {
-        label: checks.parse(checks.apply_sets(asdict(moved(spec, one.on)), one.set))
-        for label, spec in presets.variants(experiment.preset(one.size)).items()
-        if any(label in (of.first.run, of.second.run) for of in experiment.orderings)
-    }
-    return {label: spec for label, spec in moves.items() if questions.recorded({label: spec})} or moves
+def _compared(experiment: Experiment, size: Size) -> dict[str, RunSpec]:
+    """The runs of an experiment that its claims compare, by label."""
+    sides = {side.run for one in experiment.orderings for side in (one.first, one.second)}
+    return {label: spec for label, spec in presets.variants(experiment.preset(size)).items() if label in sides}
 
 
 def tested_claims(of: Form) -> tuple[Claim, ...]:
@@ -228,29 +210,25 @@ def tested_claims(of: Form) -> tuple[Claim, ...]:
     return claims.claims([of], are_ours=of.experiment.is_ours)
 
 
-def lines(paper: Paper, of: Form) -> list[tuple[str, str, str, str]]:
+def lines(of: Form) -> list[tuple[str, str, str, str]]:
     """A line for each claim: what it says, its budgets, the verdict on the paper's data (all forms), and the one there."""
-    whole = claims.claims(claims.recorded_forms(paper), are_ours=of.experiment.is_ours)
-    before = {_key(claim): claim for claim in whole if claim.tests[0][0].experiment.claimed_in == of.experiment.claimed_in}
+    whole = claims.claims(claims.recorded_forms(of.paper), are_ours=of.experiment.is_ours)
+    before = {_key(one): one.verdict for one in whole if one.tests[0][0].experiment.claimed_in == of.experiment.claimed_in}
     return [
-        (
-            one.ordering.statement, report.budgets_of(one.ordering),
-            before[_key(one)].verdict if _key(one) in before else "not run",
-            _GUESSES if of.is_toy else claims.verdict_text(one),
-        )
+        (*_key(one), before.get(_key(one), "not run"), _GUESSES if of.is_toy else claims.verdict_text(one))
         for one in tested_claims(of)
-    ]  # fmt: skip
+    ]
 
 
 def _key(claim: Claim) -> tuple[str, str]:
     return claim.ordering.statement, report.budgets_of(claim.ordering)
 
 
-def sentence(paper: Paper, of: Form) -> str:
+def sentence(of: Form) -> str:
     """How many of the claims hold there, and how many of those that were found on the paper's data."""
     if of.is_toy:
         return f"{_GUESSES.capitalize()}."
-    found = lines(paper, of)
+    found = lines(of)
     n_before = sum(before == "found" for _, _, before, _ in found)
     kept = sum(before == there == "found" for _, _, before, there in found)
     both = f" Of {counted(n_before, 'claim')} found on the paper's data, {kept} hold there." if n_before else ""
@@ -272,19 +250,19 @@ def changes(of: Form) -> str:
     return f"Network {spec.data.backbone}, {counted(n_tasks, 'task')} ({spec.scenario.kind}), {part}."
 
 
-def text(paper: Paper, of: Form, refused: Mapping[str, str]) -> str:
+def text(of: Form, refused: Mapping[str, str]) -> str:
     """The report for a terminal."""
     name = of.experiment.preset(of.size)
-    said = [f"{of.experiment.title} ({name}), {paper.title}, on {data_title(of)}", f"  {changes(of)}"]
+    said = [f"{of.experiment.title} ({name}), {of.paper.title}, on {data_title(of)}", f"  {changes(of)}"]
     said += [f"  Left out: {label}: {why}" for label, why in refused.items()]
-    said += [f"  {there}: {claim}, {at} (on the paper's data: {before})" for claim, at, before, there in lines(paper, of)]
-    return "\n".join([*said, f"  {sentence(paper, of)}", ""])
+    said += [f"  {there}: {claim}, {at} (on the paper's data: {before})" for claim, at, before, there in lines(of)]
+    return "\n".join([*said, f"  {sentence(of)}", ""])
 
 
-def document(paper: Paper, of: Form, refused: Mapping[str, str]) -> JsonValue:
+def document(of: Form, refused: Mapping[str, str]) -> JsonValue:
     """The same as JSON."""
     return {
-        "paper": paper.name,
+        "paper": of.paper.name,
         "experiment": of.experiment.name,
         "preset": of.experiment.preset(of.size),
         "on": next(iter(of.specs.values())).data.dataset,
@@ -293,7 +271,7 @@ def document(paper: Paper, of: Form, refused: Mapping[str, str]) -> JsonValue:
         "left_out": dict(refused),
         "claims": [
             {"statement": claim, "at": at, "on_the_papers_data": before, "there": there}
-            for claim, at, before, there in lines(paper, of)
+            for claim, at, before, there in lines(of)
         ],
     }
 

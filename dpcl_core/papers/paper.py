@@ -300,8 +300,19 @@ class Experiment(_Described):
         return tuple(size for size in SIZES if self.preset(size) in names)
 
 
-@dataclass(frozen=True, slots=True)
-class Paper:
+class _Head(Document):
+    """What a file says of a paper and the record keeps as it is."""
+
+    title: _Words
+    source: _Words
+    link: Annotated[str, Field(pattern=r"^https://")]
+    nominal: tuple[_Words, ...] = ()
+    is_unpaired: bool = False
+    toys: tuple[_Words, ...] = ()
+    remarks: tuple[Remark, ...] = ()
+
+
+class Paper(_Head):
     """A paper. `printed_as` gives the names of method and variant under which its tables print a run's results.
 
     `named` gives the same names for a printed number. `nominal`: methods, as printed, whose epsilon is only claimed.
@@ -311,17 +322,10 @@ class Paper:
     """
 
     name: str
-    title: str
-    source: str
-    link: str
     experiments: tuple[Experiment, ...]
-    remarks: tuple[Remark, ...]
     printed_as: PrintedAs
     departs: Departs
     named: Named
-    nominal: tuple[str, ...] = ()
-    is_unpaired: bool = False
-    toys: tuple[str, ...] = ()
 
 
 # Reads and checks the papers of `assets/papers/NAME.toml`; an error names the file and the key.
@@ -374,18 +378,11 @@ class _Experiment(_Described):
     small_departures: tuple[_Words, ...] = ()
 
 
-class _File(Document):
-    title: _Words
-    source: _Words
-    link: Annotated[str, Field(pattern=r"^https://")]
-    nominal: tuple[_Words, ...] = ()
+class _File(_Head):
     metrics: tuple[_Words, ...] = ("AA", "AF")
-    is_unpaired: bool = False
-    toys: tuple[_Words, ...] = ()
     words: Mapping[str, _Words] = {}
     experiments: tuple[_Experiment, ...] = Field(min_length=1)
     orderings: Mapping[str, tuple[_Claimed, ...]]
-    remarks: tuple[Remark, ...] = ()
 
 
 def load(name: str, printed_as: PrintedAs, named: Named, departs: Departs) -> Paper:
@@ -403,10 +400,8 @@ def parsed(name: str, text: str, file: str, printed_as: PrintedAs, named: Named,
         raise BadInput(file, "", f"must be TOML: {error}") from error
     record = validated(_File, said, file)
     experiments = tuple(_experiment(one, record, file) for one in record.experiments)
-    return Paper(
-        name, record.title, record.source, record.link, experiments, record.remarks, printed_as, departs, named,
-        record.nominal, record.is_unpaired, record.toys,
-    )  # fmt: skip
+    head = {field: getattr(record, field) for field in _Head.model_fields}
+    return Paper(name=name, experiments=experiments, printed_as=printed_as, departs=departs, named=named, **head)
 
 
 def _experiment(one: _Experiment, of: _File, file: str) -> Experiment:

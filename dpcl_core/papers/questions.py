@@ -23,7 +23,6 @@ from dpcl_core.methods import catalog as methods
 from dpcl_core.papers import catalog, measured
 from dpcl_core.papers.measured import Measured
 from dpcl_core.papers.paper import Size
-from dpcl_core.presets import Preset
 from dpcl_core.privacy.statement import at_least, shown_number
 from dpcl_core.runs.audits import Audits
 from dpcl_core.runs.run import Work, work_of
@@ -101,12 +100,12 @@ class Question:
     group: str
     title: str
     text: str
-    forms: Mapping[Size, Preset]
+    forms: Mapping[Size, presets.Preset]
     paper: str | None = None
     experiment: str = ""
 
     @property
-    def smallest(self) -> Preset:
+    def smallest(self) -> presets.Preset:
         return next(iter(self.forms.values()))
 
     @property
@@ -277,7 +276,7 @@ def _recorded() -> Mapping[str, Measured]:
     return {run.spec.digest(): run for run in (*measured.recorded(measured.OWN), *measured.all_recorded())}
 
 
-def elsewhere(about: Preset, runs: Mapping[str, RunSpec]) -> float | None:
+def elsewhere(about: presets.Preset, runs: Mapping[str, RunSpec]) -> float | None:
     """Seconds of all runs: the preset's own measurement, else the records', else the first run's times their number."""
     recorded = [_recorded().get(spec.digest()) for spec in runs.values()]
     if about.seconds_in_all is not None or len(recorded) == 1:
@@ -425,9 +424,14 @@ def recorded_chances(preset: str, specs: Mapping[str, RunSpec]) -> dict[str, flo
     Chance was recorded for that one. It follows from the test data, their tasks, and the labels that may be given.
     """
     known = recorded_chance(preset)
+    return {} if known is None else chances(known, presets.variants(preset), specs)
+
+
+def chances(known: float | None, of: Mapping[str, RunSpec], specs: Mapping[str, RunSpec]) -> dict[str, float]:
+    """The same by what is `known` of the first run `of` a preset or another set of runs; empty where nothing is."""
     if known is None:
         return {}
-    first = measured.tested_on(next(iter(presets.variants(preset).values())))
+    first = measured.tested_on(next(iter(of.values())))
     return {label: known for label, spec in specs.items() if measured.tested_on(spec) == first}
 
 
@@ -446,19 +450,6 @@ def no_ceiling(spec: RunSpec) -> str:
         f"No ceiling is known: the recorded run that learns all tasks at once without noise ends at {reached}, though "
         f"the records of the same tasks reach {higher}. So it did not learn what can be learned."
     )
-
-
-def references_beside(
-    preset: str, specs: Mapping[str, RunSpec], found: Mapping[str, Measured], metric: str
-) -> References | None:
-    """The recorded references of a figure of this metric; None where there is no record, or they say nothing of it.
-
-    `specs` and `found`: the preset's runs and their results, by label. Guessing has a known accuracy after the last task
-    alone.
-    """
-    if metric != "AA" or preset not in _references():
-        return None
-    return recorded_references(preset, next(iter(specs.values())), found)
 
 
 @cache

@@ -25,11 +25,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-Planned = Mapping[Experiment, Mapping[str, RunSpec]]
-Done = Mapping[str, Mapping[str, Measured]]
-
-
-def planned(experiments: Sequence[Experiment], size: Size, sets: Sequence[str], *, named: bool) -> Planned:
+def planned(
+    experiments: Sequence[Experiment], size: Size, sets: Sequence[str], *, named: bool
+) -> dict[Experiment, dict[str, RunSpec]]:
     """The runs of each experiment by label, with the changes of `sets`; experiments without this form are left out.
 
     Raises BadInput where no experiment has this form, or where the `named` one has not.
@@ -41,43 +39,39 @@ def planned(experiments: Sequence[Experiment], size: Size, sets: Sequence[str], 
     return {experiment: presets.variants(experiment.preset(size), sets) for experiment in having}
 
 
-def document(paper: Paper, size: Size, plan: Planned, done: Done) -> dict[str, JsonValue]:
+def document(forms: Sequence[claims.Form]) -> dict[str, JsonValue]:
     """The report as JSON: for each experiment its runs, its rows, the reasons for differences, and the orderings."""
     return {
-        "paper": paper.name,
-        "size": size,
+        "paper": forms[0].paper.name,
+        "size": forms[0].size,
         "experiments": [
             {
-                "name": experiment.name,
-                "preset": experiment.preset(size),
-                "runs": [_run(label, done[experiment.name].get(label)) for label in runs],
-                "rows": [_row(row) for row in comparison.comparison_rows(paper, experiment, done[experiment.name])],
-                "table_remarks": list(comparison.table_remarks(paper, experiment)),
-                "reasons": list(comparison.reasons(paper, experiment, size, done[experiment.name].values())),
-                "orderings": [
-                    _ordering(paper, experiment, runs, done[experiment.name], verdict)
-                    for verdict in claims.judged(experiment, size, runs, done[experiment.name])
-                ],
+                "name": form.experiment.name,
+                "preset": form.experiment.preset(form.size),
+                "runs": [_run(label, form.runs.get(label)) for label in form.specs],
+                "rows": [_row(row) for row in comparison.comparison_rows(form.paper, form.experiment, form.runs)],
+                "table_remarks": list(comparison.table_remarks(form)),
+                "reasons": list(comparison.reasons(form)),
+                "orderings": [_ordering(form, verdict) for verdict in form.judged],
             }
-            for experiment, runs in plan.items()
+            for form in forms
         ],
     }
 
 
-def text(paper: Paper, size: Size, plan: Planned, done: Done) -> str:
+def text(forms: Sequence[claims.Form]) -> str:
     """The report as text for a terminal."""
     lines: list[str] = []
-    for experiment, runs in plan.items():
-        measured = done[experiment.name]
-        lines += [f"{experiment.title} ({experiment.preset(size)}), {paper.title}"]
+    for form in forms:
+        paper, experiment = form.paper, form.experiment
+        lines += [f"{experiment.title} ({experiment.preset(form.size)}), {paper.title}"]
         if experiment.table is None:
             lines += ["  The paper shows this experiment in plots alone; no published numbers to print."]
-        lines += [f"  {line}" for line in _table(comparison.comparison_rows(paper, experiment, measured), runs)]
-        lines += [f"  Table: {remark}" for remark in comparison.table_remarks(paper, experiment)]
-        lines += [f"  Differs: {reason}" for reason in comparison.reasons(paper, experiment, size, measured.values())]
+        lines += [f"  {line}" for line in _table(comparison.comparison_rows(paper, experiment, form.runs), form.specs)]
+        lines += [f"  Table: {remark}" for remark in comparison.table_remarks(form)]
+        lines += [f"  Differs: {reason}" for reason in comparison.reasons(form)]
         lines += [
-            f"  {one.state}: {one.ordering.statement}, {budgets_of(one.ordering)}: {range_text(one)}"
-            for one in claims.judged(experiment, size, runs, measured)
+            f"  {one.state}: {one.ordering.statement}, {budgets_of(one.ordering)}: {range_text(one)}" for one in form.judged
         ]
         lines += [""]
     return "\n".join(lines)
@@ -174,9 +168,7 @@ def _row(row: Row) -> JsonValue:
     }
 
 
-def _ordering(
-    paper: Paper, experiment: Experiment, specs: Mapping[str, RunSpec], runs: Mapping[str, Measured], verdict: Judged
-) -> JsonValue:
+def _ordering(form: claims.Form, verdict: Judged) -> JsonValue:
     """A verdict with what the paper prints: a difference, intervals that pair no seeds, or a bound on a p value."""
     ordering, difference = verdict.ordering, verdict.difference
     document: dict[str, JsonValue] = {
@@ -187,17 +179,17 @@ def _ordering(
         "epsilons": [plain_number(ordering.first.epsilon), plain_number(ordering.second.epsilon)],
         "rules": [ordering.first.rule, ordering.second.rule],
         "state": verdict.state,
-        "published_difference": comparison.printed_difference(paper, experiment, ordering, specs),
+        "published_difference": comparison.printed_difference(form, ordering),
         "difference": None if difference is None else difference.mean,
         "low": None if difference is None else difference.low,
         "high": None if difference is None else difference.high,
     }
-    if paper.is_unpaired:
-        published, ours = comparison.printed_interval(paper, experiment, ordering, specs), unpaired(ordering, runs)
+    if form.paper.is_unpaired:
+        published, ours = comparison.printed_interval(form, ordering), unpaired(ordering, form.runs)
         document["published_interval"] = None if published is None else [published.low, published.high]
         document["unpaired_interval"] = None if ours is None else [ours.low, ours.high]
-    if (bound := comparison.printed_p_value(paper, experiment, ordering)) is not None:
-        document |= {"published_p_value_bound": bound.value, "p_value": comparison.ours(ordering, runs)}
+    if (bound := comparison.printed_p_value(form, ordering)) is not None:
+        document |= {"published_p_value_bound": bound.value, "p_value": comparison.ours(ordering, form.runs)}
     return document
 
 
@@ -226,12 +218,10 @@ _P_VALUES = (
 )
 
 
-def claim(
-    paper: Paper, experiment: Experiment, specs: Mapping[str, RunSpec], runs: Mapping[str, Measured], verdict: Judged
-) -> dict[str, str]:
+def claim(form: claims.Form, verdict: Judged) -> dict[str, str]:
     """The line of a claim by column: our verdict and difference, and what the paper prints."""
     ordering = verdict.ordering
-    printed = comparison.printed_difference(paper, experiment, ordering, specs)
+    printed = comparison.printed_difference(form, ordering)
     line = {
         "ours": verdict.state,
         "claim": ordering.statement,
@@ -239,15 +229,13 @@ def claim(
         "our difference": range_text(verdict) if verdict.difference is not None else "",
         "published": minus(f"{printed:+.1f} points") if printed is not None else "",
     }
-    bound = comparison.printed_p_value(paper, experiment, ordering)
-    if bound is not None:
-        own = comparison.ours(ordering, runs)
+    if (bound := comparison.printed_p_value(form, ordering)) is not None:
+        own = comparison.ours(ordering, form.runs)
         line["p, ours"] = "" if own is None else f"{own:.2g}"
         line["p, published"] = f"below {bound.printed}"
-    if paper.is_unpaired:
-        interval = comparison.printed_interval(paper, experiment, ordering, specs)
-        line["published"] = interval_text(interval) if interval is not None else line["published"]
-        line["ours, unpaired"] = interval_text(unpaired(ordering, runs))
+    if form.paper.is_unpaired:
+        line["published"] = interval_text(comparison.printed_interval(form, ordering)) or line["published"]
+        line["ours, unpaired"] = interval_text(unpaired(ordering, form.runs))
     return line
 
 
@@ -318,7 +306,6 @@ def source(label: str, run: Measured | None) -> str:
 class PaperSide:
     """An experiment in one form with all its numbers, and the claims of all its forms."""
 
-    paper: Paper
     form: claims.Form
     rows: Sequence[Row]
     claimed: Sequence[claims.Claim]
@@ -334,7 +321,7 @@ class PaperSide:
         return Provenance(
             dataset=" | ".join(dict.fromkeys(run.dataset_title for run in self.form.runs.values())),
             n_train=None,
-            method=f"published: {self.paper.source}",
+            method=f"published: {self.form.paper.source}",
             epsilons=tuple(sorted({epsilon for spec in specs for epsilon in spec.privacy.epsilons})),
             delta=specs[0].privacy.delta if specs else None,
             n_seeds=tuple(dict.fromkeys(len(spec.seeds) for spec in specs)),
@@ -369,7 +356,7 @@ def earlier_numbers(found: PaperSide) -> pd.DataFrame:
             row.name, epsilon_text(row.epsilon), comparison.METRICS[row.metric], printed_text(row),
             *((printed_text(later), ours_text(later)) if later is not None else "––"),
         )
-        for row, later in comparison.earlier(found.paper, found.form.experiment, found.rows)
+        for row, later in comparison.earlier(found.form.paper, found.form.experiment, found.rows)
     ]  # fmt: skip
     return pd.DataFrame(lines, columns=["method", "ε", "quantity", "workshop", "later", "ours"])
 
@@ -377,6 +364,5 @@ def earlier_numbers(found: PaperSide) -> pd.DataFrame:
 def claim_lines(found: PaperSide) -> list[dict[str, str]]:
     """A line a claim of the form by column: the verdict of all forms together, this form's, and the differences."""
     joined = {(one.ordering.statement, budgets_of(one.ordering)): claims.verdict_text(one) for one in found.claimed}
-    of = found.form
-    lines = [claim(found.paper, of.experiment, of.specs, of.runs, one) for one in of.judged]
+    lines = [claim(found.form, one) for one in found.form.judged]
     return [{"verdict": joined.get((line["claim"], line["at"]), "not the paper's"), **line} for line in lines]

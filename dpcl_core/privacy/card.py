@@ -19,14 +19,7 @@ from pydantic import BeforeValidator, Field, ValidationError
 
 from dpcl_core.documents import Document
 from dpcl_core.errors import BadInput, first_of
-from dpcl_core.events import (
-    JsonValue,
-    Mechanism,
-    MechanismKind,
-    Spending,
-    Written,
-    plain_number,
-)
+from dpcl_core.events import JsonValue, Mechanism, MechanismKind, Spending, Written, plain_number
 from dpcl_core.privacy import statement
 from dpcl_core.privacy.budgets import Accountant
 from dpcl_core.privacy.card_document import FILE

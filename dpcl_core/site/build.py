@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from html import escape
 from pathlib import Path
@@ -12,12 +12,12 @@ from typing import Final
 from dpcl_core import page as page_engine
 from dpcl_core import paths
 from dpcl_core.elements import calculator, element
-from dpcl_core.elements.calculator import SETTINGS, TASKS
 from dpcl_core.elements.element import ANCHORS, CALCULATOR, DRAG, HERO, LESSON, TOKENS, Door, Element, in_html
 from dpcl_core.errors import BadInput
 from dpcl_core.explorers.tokens import Dials
 from dpcl_core.figures.statistics import interval_factor
 from dpcl_core.lessons import in_browser, text
+from dpcl_core.papers.answers import Tested
 from dpcl_core.privacy import statement
 from dpcl_core.site import live as live_files
 from dpcl_core.site import runs
@@ -96,9 +96,9 @@ def _settings() -> str:
         )
         return f"<fieldset><legend>{legend}</legend>{inputs}</fieldset>"
 
-    lists = group("labels", "Label list", {name: title for name, (title, _) in SETTINGS.items()}, FIRST[0])
-    tasks = group("tasks", "Tasks", {str(n): str(n) for n in TASKS}, str(FIRST[1]))
-    meaning = f'<p id="meaning" class="small" role="status">{escape(SETTINGS[FIRST[0]][1])}</p>'
+    lists = group("labels", "Label list", {name: title for name, (title, _) in calculator.SETTINGS.items()}, FIRST[0])
+    tasks = group("tasks", "Tasks", {str(n): str(n) for n in calculator.TASKS}, str(FIRST[1]))
+    meaning = f'<p id="meaning" class="small" role="status">{escape(calculator.SETTINGS[FIRST[0]][1])}</p>'
     return f'<form id="settings" class="card" autocomplete="off">{lists}{tasks}{meaning}</form>'
 
 
@@ -106,8 +106,8 @@ def _choices() -> str:
     """The script that feeds the slider with another table."""
     documents: dict[str, object] = {}
     replays: dict[str, object] = {}
-    for labels, (_, meaning) in SETTINGS.items():
-        for n_tasks in TASKS:
+    for labels, (_, meaning) in calculator.SETTINGS.items():
+        for n_tasks in calculator.TASKS:
             data = element.drag_document(calculator.digits(labels, n_tasks), START, PANELS)
             replay = f"{'prior' if labels == 'data' else labels}-{n_tasks}"
             replays[replay] = data.pop("replay")
@@ -201,9 +201,9 @@ def with_doors(pages: Iterable[Page]) -> Iterator[Page]:
             yield one
 
 
-def _repeated(forms: Iterable[runs.RecordedForm]) -> str:
+def _repeated(forms: Sequence[Tested]) -> str:
     """The end of the link to the first run of these forms that a page can repeat, the smallest first; empty without one."""
-    specs = (spec for form in reversed([*forms]) for spec in form.specs.values())
+    specs = (spec for form in reversed(forms) for spec in form.specs.values())
     return next((page_engine.link(spec) for spec in specs if live_files.runs_here(spec)), "")
 
 

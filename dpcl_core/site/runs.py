@@ -12,7 +12,7 @@ from statistics import fmean
 
 import pandas as pd
 
-from dpcl_core import paths, presets
+from dpcl_core import paths
 from dpcl_core.backbones import catalog as backbones
 from dpcl_core.data import catalog as datasets
 from dpcl_core.elements import element
@@ -20,12 +20,9 @@ from dpcl_core.events import References
 from dpcl_core.figures import reproduction, svg
 from dpcl_core.figures.picture import Picture, counted, epsilon_text, span
 from dpcl_core.figures.statistics import interval
-from dpcl_core.papers import catalog, claims, comparison, questions, report
-from dpcl_core.papers.claims import Form
+from dpcl_core.papers import answers, catalog, claims, comparison, questions, report
 from dpcl_core.papers.measured import Measured
 from dpcl_core.papers.paper import Paper, Size
-from dpcl_core.papers.questions import Question
-from dpcl_core.presets import Preset
 from dpcl_core.spec import RunSpec
 
 # A page of the site: one HTML file that asks nothing of anyone, and the parts that all pages are made of.
@@ -149,43 +146,11 @@ def _class(kind: str) -> str:
 
 
 FORMS: Mapping[Size, str] = {"small": "Small: part of the data", "bundled": "Larger: more data", "full": "As published"}
-MOST_NAMES = 4
 _PAPERS: Mapping[str, Paper] = {paper.title: paper for paper in catalog.PAPERS.values()}
 _STANDINGS = (
     "A filled circle: ε is accounted, a bound on everything the run releases. A hollow diamond: ε is only claimed by the "
     "paper, or holds for the replay alone."
 )
-
-
-@dataclass(frozen=True, slots=True)
-class RecordedForm:
-    """A form of a question with recorded results. `specs` and `found` by label."""
-
-    size: Size
-    preset: Preset
-    specs: Mapping[str, RunSpec]
-    found: Mapping[str, Measured]
-
-    @property
-    def titles(self) -> Mapping[str, str]:
-        """The readers' names of its runs, by label."""
-        return questions.question_names(self.specs)
-
-    @property
-    def finding(self) -> str:
-        """Its finding in a sentence, with its uncertainty."""
-        return questions.finding(self.first, self.found, self.titles, with_forgetting=self.preset.asks_about_forgetting)
-
-    @property
-    def title(self) -> str:
-        """Its size in words, with how long its runs took where that was measured."""
-        seconds = questions.elsewhere(self.preset, self.specs)
-        return FORMS[self.size] if seconds is None else f"{FORMS[self.size]}, about {span(seconds)}"
-
-    @property
-    def first(self) -> RunSpec:
-        """The settings of its first run."""
-        return next(iter(self.specs.values()))
 
 
 def pages() -> Iterator[Page]:
@@ -194,27 +159,18 @@ def pages() -> Iterator[Page]:
         back = f'<a class="touch" href="{HOME}#questions">← All questions</a>'
         paper = _PAPERS.get(question.group)
         links = back if paper is None else f"{back}{_to_paper(paper)}"
-        answers = "".join(_answer(form, is_alone=len(question.forms) == 1) for form in forms)
-        yield Page(file_of(question), question.title, question.text, f'<p class="row">{links}</p>{answers}', under=HOME)
+        body = "".join(_answer(question, form) for form in forms)
+        yield Page(file_of(question), question.title, question.text, f'<p class="row">{links}</p>{body}', under=HOME)
 
 
 @cache
-def recorded() -> tuple[tuple[Question, Sequence[RecordedForm]], ...]:
-    """The questions with recorded results, and their forms that have some."""
-    return tuple((question, forms) for question in questions.questions() if (forms := _recorded(question)))
+def recorded() -> tuple[tuple[questions.Question, Sequence[answers.Tested]], ...]:
+    """The questions with recorded results, and their forms that have some, largest first."""
+    forms = ((one.question, [form for form in reversed(one.tests) if form.runs]) for one in answers.recorded().values())
+    return tuple(one for one in forms if one[1])
 
 
-def _recorded(question: Question) -> list[RecordedForm]:
-    """Its forms with recorded results, largest first; settings are as the preset says, whatever networks are here."""
-    forms = []
-    for size, preset in reversed(list(question.forms.items())):
-        specs = presets.variants(preset.name)
-        if found := questions.recorded(specs):
-            forms.append(RecordedForm(size, preset, specs, found))
-    return forms
-
-
-def file_of(question: Question) -> str:
+def file_of(question: questions.Question) -> str:
     """The name of its page."""
     return f"run-{question.smallest.name.removeprefix('paper-').removesuffix('-small')}.html"
 
@@ -222,7 +178,7 @@ def file_of(question: Question) -> str:
 def gallery() -> str:
     """All questions with recorded results, paper by paper: a card for each, with its verdict."""
     every = recorded()
-    n_runs = sum(len(form.found) for _, forms in every for form in forms)
+    n_runs = sum(len(form.runs) for _, forms in every for form in forms)
     shown = paragraph(f"{len(every)} questions, answered by {n_runs} recorded runs.")
     for group, of in groupby(every, key=lambda one: one[0].group):
         cards = "".join(_card(question, forms, _PAPERS.get(group)) for question, forms in of)
@@ -230,7 +186,7 @@ def gallery() -> str:
     return shown
 
 
-def _card(question: Question, forms: Sequence[RecordedForm], paper: Paper | None) -> str:
+def _card(question: questions.Question, forms: Sequence[answers.Tested], paper: Paper | None) -> str:
     """A question as one link, with its verdict."""
     return (
         f'<li class="card"><h4><a href="{file_of(question)}">{escape(question.title)}</a></h4><p>{escape(question.text)}</p>'
@@ -238,11 +194,11 @@ def _card(question: Question, forms: Sequence[RecordedForm], paper: Paper | None
     )
 
 
-def _verdict(question: Question, form: RecordedForm, paper: Paper | None) -> str:
+def _verdict(question: questions.Question, form: answers.Tested, paper: Paper | None) -> str:
     """What came of the paper's claims on a question, as a bar and in words; without any, the beginning of a finding."""
     tests = [] if paper is None else [one for one in claims.recorded_forms(paper) if one.experiment.title == question.title]
     if not (of := claims.claims(tests) or claims.claims(tests, are_ours=True)):
-        return paragraph(f"{form.finding.partition(';')[0].removesuffix('.')}.")
+        return paragraph(f"{_finding(question, form).partition(';')[0].removesuffix('.')}.")
     counts = {verdict: n for verdict, n in claims.counts(of).items() if n}
     parts = "".join(f'<i class="{verdict.replace(" ", "-")}" style="flex: {n}"></i>' for verdict, n in counts.items())
     what = f"{counted(len(of), 'comparison')} of our own" if of[0].ordering.is_ours else counted(len(of), "claim")
@@ -250,37 +206,44 @@ def _verdict(question: Question, form: RecordedForm, paper: Paper | None) -> str
     return f'<div class="claims" aria-hidden="true">{parts}</div>{paragraph(said)}'
 
 
-def _answer(form: RecordedForm, *, is_alone: bool) -> str:
+def _finding(question: questions.Question, form: answers.Tested) -> str:
+    """The finding of a form in a sentence, with its uncertainty."""
+    first, asked = next(iter(form.specs.values())), question.forms[form.size].asks_about_forgetting
+    return questions.finding(first, form.runs, questions.question_names(form.specs), with_forgetting=asked)
+
+
+def _answer(question: questions.Question, form: answers.Tested) -> str:
     """One form: its finding, the picture of all runs, and the numbers as a table."""
-    titles = form.titles
-    known = questions.recorded_references(form.preset.name, form.first, form.found)
-    with_forgetting = form.preset.asks_about_forgetting
-    draw = partial(questions.picture, form.first, form.found, titles, known, with_forgetting=with_forgetting)
-    score = datasets.score(form.first.data.dataset)
-    numbers = _numbers(questions.scores(form.found, titles))
+    preset, first, titles = question.forms[form.size], next(iter(form.specs.values())), questions.question_names(form.specs)
+    seconds, with_forgetting = questions.elsewhere(preset, form.specs), preset.asks_about_forgetting
+    title = FORMS[form.size] if seconds is None else f"{FORMS[form.size]}, about {span(seconds)}"
+    known = questions.recorded_references(preset.name, first, form.runs)
+    draw = partial(questions.picture, first, form.runs, titles, known, with_forgetting=with_forgetting)
+    score = datasets.score(first.data.dataset)
+    numbers = _numbers(questions.scores(form.runs, titles))
     rows_of = partial(questions.rows, with_forgetting=with_forgetting)
-    rows = [row for label, run in form.found.items() for row in rows_of(titles[label], run)]
+    rows = [row for label, run in form.runs.items() for row in rows_of(titles[label], run)]
     heads = questions.heads(with_forgetting=with_forgetting)
     meanings = paragraph(" ".join(f"{word}: {meaning}" for word, meaning in questions.MEANINGS), "small")
     parts = [
-        "" if is_alone else f"<h2>{escape(form.title)}</h2>",
-        paragraph(form.finding, "finding"),
-        paragraph(missing(form.specs, form.found), "small"),
+        "" if len(question.forms) == 1 else f"<h2>{escape(title)}</h2>",
+        paragraph(_finding(question, form), "finding"),
+        paragraph(_missing(form.specs, form.runs), "small"),
         f'<div class="card">{figure(lambda dark: draw(dark=dark))}{paragraph(_levels(known, score), "small")}'
-        f"{paragraph(questions.no_ceiling(form.first), 'small')}"
+        f"{paragraph(questions.no_ceiling(first), 'small')}"
         f"{paragraph(_STANDINGS, 'small')}</div>",
         folded(f"The numbers: final {score}, %", table(("run", "ε", "mean", "95 % interval", "seeds"), numbers, "Numbers")),
         folded("What each ε is", table(heads, rows, "Budgets") + meanings),
-        folded("Data, networks, machines and commits", _sources(form, titles)),
+        folded("Data, networks, machines and commits", _sources(form.runs, titles)),
     ]
     return f"<section>{''.join(parts)}</section>"
 
 
-def missing(specs: Mapping[str, RunSpec], found: Mapping[str, Measured]) -> str:
+def _missing(specs: Mapping[str, RunSpec], found: Mapping[str, Measured]) -> str:
     """Which runs are not recorded, or how many are where naming the others would fill the page. Both by label."""
     titles = questions.question_names(specs)
     names = [titles[label] for label in specs if label not in found]
-    if len(names) > MOST_NAMES:
+    if len(names) > 4:
         return f"{len(found)} of {len(specs)} runs are recorded."
     return f"Not recorded: {'; '.join(names)}." if names else ""
 
@@ -301,11 +264,11 @@ def _numbers(scores: pd.DataFrame) -> Iterator[tuple[str, ...]]:
         yield str(run), epsilon_text(float(epsilon)), f"{fmean(values):.1f}", bounds, str(len(values))
 
 
-def _sources(form: RecordedForm, titles: Mapping[str, str]) -> str:
-    data = dict.fromkeys(run.dataset_title for run in form.found.values())
-    networks = dict.fromkeys(backbones.card(run.spec.data.backbone).title for run in form.found.values())
+def _sources(runs: Mapping[str, Measured], titles: Mapping[str, str]) -> str:
+    data = dict.fromkeys(run.dataset_title for run in runs.values())
+    networks = dict.fromkeys(backbones.card(run.spec.data.backbone).title for run in runs.values())
     head = html_list((f"Data: {'; '.join(data)}", f"Networks: {'; '.join(networks)}"))
-    return head + html_list(report.source(titles[label], run) for label, run in form.found.items())
+    return head + html_list(report.source(titles[label], run) for label, run in runs.items())
 
 
 # Published numbers: how many claims come out, layer by layer, pictures of both, then the differences and why.
@@ -323,7 +286,7 @@ def published_pages() -> Iterator[Page]:
         parts = [
             paragraph(claims.sentence(claims.of_paper(paper)), "finding"),
             _layers(forms),
-            *(_form(paper, form) for form in forms),
+            *map(_form, forms),
         ]
         yield Page(_published_file(paper), paper.title, paper.source, "".join(parts), under=PUBLISHED_FILE)
 
@@ -348,7 +311,7 @@ def paper_list() -> str:
     return f'<ul class="cards">{"".join(lines)}</ul>'
 
 
-def _overview(papers: Sequence[tuple[Paper, Sequence[Form]]]) -> str:
+def _overview(papers: Sequence[tuple[Paper, Sequence[claims.Form]]]) -> str:
     every = {paper.title: claims.of_paper(paper) for paper, _ in papers}
     heads = ("paper", "claims", *claims.VERDICTS, "found at 5 %", "contradicted at 5 %")
     rows = []
@@ -372,56 +335,53 @@ def _overview(papers: Sequence[tuple[Paper, Sequence[Form]]]) -> str:
     )  # fmt: skip
 
 
-def _why(paper: Paper, forms: Sequence[Form]) -> str:
+def _why(paper: Paper, forms: Sequence[claims.Form]) -> str:
     """A paper's claims in a sentence, every reason why our numbers differ, and the way to its experiments."""
-    reasons = dict.fromkeys(
-        reason for form in forms for reason in comparison.reasons(paper, form.experiment, form.size, form.runs.values())
-    )
+    reasons = dict.fromkeys(reason for form in forms for reason in comparison.reasons(form))
     why = folded("Why our numbers differ", html_list(reasons))
     lead = paragraph(claims.sentence(claims.of_paper(paper)))
     return f'<div class="card"><h3>{escape(paper.title)}</h3>{lead}{why}<p>{_to_paper(paper)}</p></div>'
 
 
-def _layers(forms: Sequence[Form]) -> str:
+def _layers(forms: Sequence[claims.Form]) -> str:
     """The three layers, with their runs and decided claims over all these forms."""
     lines = map(report.layer, claims.by_layer(forms))
     items = "".join(f"<li><b>{escape(name)}</b>: {escape(what)}</li>" for name, what in lines)
     return f'<div class="card"><h2>Layer by layer</h2><ul>{items}</ul>{paragraph(report.LAYERS_NOTE, "small")}</div>'
 
 
-def _form(paper: Paper, form: Form) -> str:
+def _form(form: claims.Form) -> str:
     """One experiment in one form: its verdict, its claims, its numbers beside ours, and why they differ."""
     of = form.experiment
-    tested = [report.claim(paper, of, form.specs, form.runs, one) for one in form.judged]
-    rows = comparison.comparison_rows(paper, of, form.runs)
-    reasons = html_list(comparison.reasons(paper, of, form.size, form.runs.values()))
-    note = paragraph(report.claims_note(paper, tested), "small")
+    tested = [report.claim(form, one) for one in form.judged]
+    rows = comparison.comparison_rows(form.paper, of, form.runs)
+    note = paragraph(report.claims_note(form.paper, tested), "small")
     parts = [
         f"<h2>{escape(of.title)}: {escape(FORMS[form.size].partition(':')[0].lower())}</h2>",
         paragraph(claims.sentence(claims.claims([form], are_ours=of.is_ours)), "finding"),
         paragraph(of.question),
-        paragraph(missing(form.specs, form.runs), "small"),
+        paragraph(_missing(form.specs, form.runs), "small"),
         _picture(form, rows),
         folded("Its claims, tested in our runs", table_of(tested, "Claims") + note) if tested else "",
         *(_published_numbers(form, rows, metric) for metric in of.metrics),
-        folded("Why our numbers differ", reasons),
+        folded("Why our numbers differ", html_list(comparison.reasons(form))),
     ]
     return f"<section>{''.join(parts)}</section>"
 
 
-def _picture(form: Form, rows: Sequence[comparison.Row]) -> str:
+def _picture(form: claims.Form, rows: Sequence[comparison.Row]) -> str:
     """Published numbers and ours of the first quantity, as a figure; nothing where there are neither."""
     metric = form.experiment.metrics[0]
     numbers = report.drawn_numbers([row for row in rows if row.metric == metric])
     if numbers[["published", "ours"]].isna().all(axis=None):
         return ""
     what = comparison.quantity(metric, form.specs.values())
-    known = questions.references_beside(form.experiment.preset(form.size), form.specs, form.runs, metric)
+    known = comparison.references_beside(form, metric)
     shown = figure(lambda dark: reproduction.published_and_ours(numbers, what=what, references=known, dark=dark))
     return f'<div class="card">{shown}</div>'
 
 
-def _published_numbers(form: Form, rows: Sequence[comparison.Row], metric: str) -> str:
+def _published_numbers(form: claims.Form, rows: Sequence[comparison.Row], metric: str) -> str:
     lines, notes = report.number_rows([row for row in rows if row.metric == metric])
     if not lines:
         return ""

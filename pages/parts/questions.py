@@ -272,7 +272,7 @@ def _content(where: tuple[str, str, str], key: Key, _own: Mapping[str, Run]) -> 
     )
     others = [claims.form(paper, experiment, other) for other in experiment.sizes if other != size]
     joined = claims.claims([form, *others], are_ours=experiment.is_ours)
-    return PaperSide(paper, form, comparison.comparison_rows(paper, experiment, runs), joined)
+    return PaperSide(form, comparison.comparison_rows(paper, experiment, runs), joined)
 
 
 def paper_view(view: state.View, question: Question, size: Size) -> str:
@@ -286,7 +286,7 @@ def paper_view(view: state.View, question: Question, size: Size) -> str:
     _both(key, found, metric, comparison.quantity(metric, found.form.specs.values()))
     _figures(key, found)
     _claims(found)
-    _on_other_data(found.paper, found.form.experiment)
+    _on_other_data(found.form.paper, found.form.experiment)
     draw_numbers(key, metric, found)
     if found.form.experiment.has_match_rates:
         match_rates(found.form.runs)
@@ -312,9 +312,9 @@ def _both(key: Key, found: PaperSide, metric: str, quantity: str) -> None:
     """Draws the published numbers and ours, with their lines of reference."""
     form, experiment = found.form, found.form.experiment
     frame = report.drawn_numbers(found.of_metric(metric))
-    references = questions.references_beside(experiment.preset(form.size), form.specs, form.runs, metric)
+    references = comparison.references_beside(form, metric)
     n_doubtful = sum(row.is_doubtful for row in found.of_metric(metric))
-    note = f"{found.paper.title}, {experiment.place}" if experiment.table else _NO_TABLE[experiment.is_ours]
+    note = f"{form.paper.title}, {experiment.place}" if experiment.table else _NO_TABLE[experiment.is_ours]
     figure_card.show(
         figure_card.kept_builder(reproduction.published_and_ours)(
             frame, what=quantity, references=references, dark=text.is_dark()
@@ -357,7 +357,7 @@ def _figure(
     form = _found.form
     figure = next(one for one in form.experiment.figures if one.name == name)
     chosen = None if test is None else comparison.figure_tests(form, figure)[test]
-    return comparison.draw_figure(_found.paper, form, figure, epsilon=epsilon, test=chosen, dark=dark)
+    return comparison.draw_figure(form, figure, epsilon=epsilon, test=chosen, dark=dark)
 
 
 def _claims(found: PaperSide) -> None:
@@ -369,7 +369,7 @@ def _claims(found: PaperSide) -> None:
         whose = "Our own" if found.form.experiment.is_ours else "The paper's"
         st.markdown(f"**{whose} claims, tested in our runs**")
         st.dataframe(pd.DataFrame(lines).fillna(""), hide_index=True, key="claims-table", alt=found.lead)
-        st.caption(report.claims_note(found.paper, lines))
+        st.caption(report.claims_note(found.form.paper, lines))
         layers = [f"- **{name}**: {what}" for name, what in map(report.layer, claims.by_layer([found.form]))]
         if layers:
             st.markdown("\n".join(["**Layer by layer**", "", *layers]))
@@ -386,11 +386,9 @@ def draw_numbers(key: Key, metric: str, _content: PaperSide) -> None:
             alt = f"{len(lines)} numbers, published and ours, in percent"
             st.dataframe(pd.DataFrame(lines), hide_index=True, key="reproduction-table", alt=alt, height="content")
         remarks = [f"Note {number}: {remark}" for number, remark in enumerate(notes, start=1)]
-        for remark in (*remarks, *comparison.table_remarks(_content.paper, _content.form.experiment)):
+        for remark in (*remarks, *comparison.table_remarks(_content.form)):
             st.caption(plain(remark))
-        form = _content.form
-        reasons = comparison.reasons(_content.paper, form.experiment, form.size, form.runs.values())
-        if reasons:
+        if reasons := comparison.reasons(_content.form):
             with st.expander("Why our numbers differ"):
                 st.markdown("\n".join(f"- {plain(reason)}" for reason in reasons))
 
@@ -410,7 +408,7 @@ def runs(key: Key, _content: PaperSide) -> None:
                 layout.arrow("train", "Open in Train", train_form.parameters_of(spec))
         seconds = presets.about(experiment.preset(size)).seconds_in_all
         st.caption("All runs from a terminal" + (f", about {seconds:g} s on two cores:" if seconds is not None else ":"))
-        command = f"python -m dpcl_core reproduce {_content.paper.name} --experiment {experiment.name} --{size}"
+        command = f"python -m dpcl_core reproduce {_content.form.paper.name} --experiment {experiment.name} --{size}"
         st.code(command, language=None, wrap_lines=True)
 
 
@@ -471,9 +469,9 @@ def _on_other_data(paper: Paper, experiment: Experiment) -> None:
     with layout.card("other-data"):
         st.markdown("**Other data, same claims**")
         for place, (_, form) in enumerate(one for one in other_data.recorded(paper) if one[1].experiment is experiment):
-            said = plain(f"{other_data.data_title(form)}: {other_data.sentence(paper, form)}")
+            said = plain(f"{other_data.data_title(form)}: {other_data.sentence(form)}")
             st.markdown(said)
-            lines = pd.DataFrame(other_data.lines(paper, form), columns=list(other_data.HEAD))
+            lines = pd.DataFrame(other_data.lines(form), columns=list(other_data.HEAD))
             st.dataframe(lines, hide_index=True, key=f"other-data-{place}", alt=said)
             st.caption(plain(other_data.changes(form)))
         st.caption("On data of your own, or any of the catalogue; what your own cost is counted:")

@@ -147,7 +147,6 @@ def test_a_phones_menu_can_be_read_and_everything_touched(app: App, visit: Visit
     page = visit(f"{app.url}/privacy" if dark else f"{app.url}/train", width=390, dark=dark)
     page.emulate_media(reduced_motion="reduce")
     box = page.get_by_test_id("stMainMenuButton").bounding_box()
-    assert box is not None
     assert box["x"] + box["width"] <= 390
     page.get_by_test_id("stExpandSidebarButton").click()
     expect(page.get_by_role("link", name="About", exact=True)).to_be_in_viewport(ratio=1)

@@ -64,7 +64,6 @@ def test_start_takes_one_megabyte_and_loads_data_once_when_they_are_seen(app: Ap
         assert not [name for name in names if name.startswith(("Plotly", "MaterialSymbols", "rehype-raw", "model."))]
         for file in (name for name in names if name.endswith(".js")):
             answer = next(request.response() for request in asked if request.url.endswith(f"/{file}"))
-            assert answer is not None
             assert answer.header_value("content-encoding") == "br", file
         for _ in range(2):
             phone.goto(f"{way.url}/explore?view=words")

@@ -36,8 +36,6 @@ def test_a_lesson_opens_on_its_task_where_the_choice_of_lessons_has_no_room_besi
     page = visit(f"{app.url}/lessons?lesson=5&step=2", width=1024)
     task = page.get_by_role("heading", name="Predict", exact=True).bounding_box()
     choice = page.get_by_role("link", name="To all lessons and steps").bounding_box()
-    assert task is not None
-    assert choice is not None
     assert choice["y"] < task["y"] < 500
 
 
@@ -141,33 +139,30 @@ def test_a_figure_and_its_explanation_share_a_projectors_screen(app: App, visit:
     no_wider_than(page, 1024)
 
 
-@pytest.mark.slow
-def test_the_slider_of_lesson_3_by_keyboard_on_a_phone(app: App, visit: Visit) -> None:
-    page = visit(f"{app.url}/lessons?l=shared&s=2&b3=13&hide=prediction", width=390, dark=True)
-    tab_to(page, "BUTTON", "Subtract")
-    page.keyboard.press("Enter")
-    exact = "With one noise for all, 1,346 of 1,346 other pictures come back exactly; with fresh noise 0 of 1,346."
-    expect(page.get_by_text(exact)).to_be_visible(timeout=PATIENCE_MS)
-    page.get_by_role("slider").focus()
-    page.keyboard.press("ArrowRight")
-    page.wait_for_url(re.compile("b3=45"))
-    ready(page)
-    expect(page.get_by_text(exact)).to_be_visible(timeout=PATIENCE_MS)
-    no_wider_than(page, 390)
+EXACT = "With one noise for all, 1,346 of 1,346 other pictures come back exactly; with fresh noise 0 of 1,346."
 
 
 @pytest.mark.slow
-def test_the_weight_of_lesson_5_by_keyboard_on_a_phone(app: App, visit: Visit) -> None:
-    """λ is 10, where a random digit is still learned under the turned sign; at 12 it is unlearned."""
-    page = visit(f"{app.url}/lessons?l=sign&s=2&hide=prediction", width=390, dark=True)
-    tab_to(page, "BUTTON", "Turn the sign")
+@pytest.mark.parametrize(
+    ("link", "button", "before", "value", "after"),
+    [
+        ("l=shared&s=2&b3=13", "Subtract", EXACT, "b3=45", EXACT),
+        # λ is 10, where a random digit is still learned under the turned sign; at 12 it is unlearned.
+        ("l=sign&s=2", "Turn the sign", "sign turned 0.16; hinge −0.84.", "w5=12", "sign turned −0.01; hinge −1.01."),
+    ],
+)
+def test_the_slider_of_a_lesson_by_keyboard_on_a_phone(
+    app: App, visit: Visit, link: str, button: str, before: str, value: str, after: str
+) -> None:
+    page = visit(f"{app.url}/lessons?{link}&hide=prediction", width=390, dark=True)
+    tab_to(page, "BUTTON", button)
     page.keyboard.press("Enter")
-    expect(page.get_by_text("its sign turned 0.16; hinge −0.84.")).to_be_visible(timeout=PATIENCE_MS)
+    expect(page.get_by_text(before)).to_be_visible(timeout=PATIENCE_MS)
     page.get_by_role("slider").focus()
     page.keyboard.press("ArrowRight")
-    page.wait_for_url(re.compile("w5=12"))
+    page.wait_for_url(re.compile(value))
     ready(page)
-    expect(page.get_by_text("its sign turned −0.01; hinge −1.01.")).to_be_visible(timeout=PATIENCE_MS)
+    expect(page.get_by_text(after)).to_be_visible(timeout=PATIENCE_MS)
     no_wider_than(page, 390)
 
 

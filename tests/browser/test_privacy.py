@@ -11,6 +11,7 @@ from dpcl_core import checks
 from tests.browser.conftest import PATIENCE_MS, App, Visit, ready, tab_to
 from tests.browser.test_accessibility import amiss
 from tests.browser.test_lessons import no_wider_than
+from tests.figures.making import contrast
 from tests.support import audited, replay
 from tests.support.tiers import quick
 
@@ -51,16 +52,6 @@ def test_the_calculator_answers_refuses_and_answers_again(app: App, visit: Visit
     expect(card.get_by_role("alert")).to_have_text("σ = 0.001: must be a finite number of at least 0.01")
 
 
-@pytest.mark.slow
-def test_a_phone_scrolls_one_way(app: App, visit: Visit) -> None:
-    page = visit(f"{app.url}/privacy?k=20", width=390)
-    expect(page.get_by_text("One person in several tasks")).to_be_visible()
-    expect(page.locator(".picture svg").first).to_be_visible()
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390
-    overflowing = "[...document.querySelectorAll('[data-testid=stMain]')].some(e => e.scrollWidth > e.clientWidth)"
-    assert not page.evaluate(overflowing)
-
-
 def test_a_claim_is_opened_attacked_and_subtracted(app: App, visit: Visit) -> None:
     page = visit(f"{app.url}/privacy")
     page.get_by_text("Claimed, accounted, audited: one noise for all").click()
@@ -75,41 +66,34 @@ def test_a_claim_is_opened_attacked_and_subtracted(app: App, visit: Visit) -> No
 
 
 @pytest.mark.slow
-def test_noise_by_the_token_is_reckoned_attacked_and_fits_a_phone(app: App, visit: Visit) -> None:
+@pytest.mark.parametrize(
+    ("title", "name", "at_first", "control", "value", "then", "rounds", "proved", "opened"),
+    [
+        ("noise by the token", "token", ("1.657",), "nominal ε of a token", "te=10",
+         ("24.42", "Nominal ε = 10 (Zhan et al., Theorem 1), no guarantee"), "2,000", "5.", "t=1"),
+        ("noise on replayed lists", "list", ("62.4", "This reading keeps none of the claims"), "rounds in all", "rt=1",
+         ("4.79",), "200", "3.28", "r=1"),
+    ],
+)  # fmt: skip
+def test_a_claim_is_reckoned_at_another_reading_attacked_and_fits_a_phone(
+    app: App, visit: Visit, title: str, name: str, at_first: tuple[str, ...], control: str, value: str,
+    then: tuple[str, ...], rounds: str, proved: str, opened: str,
+) -> None:  # fmt: skip
     page = visit(f"{app.url}/privacy")
-    page.get_by_text("Claimed, accounted, audited: noise by the token").click()
-    costs, attacks = page.locator(".st-key-card-token-costs"), page.locator(".st-key-card-token-audits")
-    expect(costs).to_contain_text("1.657", timeout=PATIENCE_MS)
-    nominal = costs.get_by_label("nominal ε of a token")
-    nominal.fill("10")
-    nominal.press("Enter")
-    expect(costs).to_contain_text("24.42", timeout=PATIENCE_MS)
-    expect(costs).to_contain_text("Nominal ε = 10 (Zhan et al., Theorem 1), no guarantee")
-    page.wait_for_url(re.compile("te=10"))
-    attacks.get_by_role("button", name="Play 2,000 rounds").first.click()
-    expect(attacks).to_contain_text("ε is at least 5.", timeout=PATIENCE_MS)
-    phone = visit(f"{app.url}/privacy?t=1", width=390)
-    expect(phone.locator(".st-key-card-token-costs")).to_contain_text("1.657", timeout=PATIENCE_MS)
-    assert phone.evaluate("document.documentElement.scrollWidth") <= 390
-
-
-@pytest.mark.slow
-def test_every_reading_of_a_claim_is_a_control_and_fits_a_phone(app: App, visit: Visit) -> None:
-    page = visit(f"{app.url}/privacy")
-    page.get_by_text("Claimed, accounted, audited: noise on replayed lists").click()
-    costs, attacks = page.locator(".st-key-card-list-costs"), page.locator(".st-key-card-list-audits")
-    expect(costs).to_contain_text("62.4", timeout=PATIENCE_MS)
-    expect(costs).to_contain_text("This reading keeps none of the claims")
-    rounds = page.locator(".st-key-card-list-reading").get_by_label("rounds in all")
-    rounds.fill("1")
-    rounds.press("Enter")
-    expect(costs).to_contain_text("4.79", timeout=PATIENCE_MS)
-    page.wait_for_url(re.compile("rt=1"))
-    attacks.get_by_role("button", name="Play 200 rounds").click()
-    expect(attacks).to_contain_text("ε is at least 3.28", timeout=PATIENCE_MS)
-    phone = visit(f"{app.url}/privacy?r=1", width=390)
-    expect(phone.locator(".st-key-card-list-costs")).to_contain_text("62.4", timeout=PATIENCE_MS)
-    assert phone.evaluate("document.documentElement.scrollWidth") <= 390
+    page.get_by_text(f"Claimed, accounted, audited: {title}").click()
+    costs, attacks = (page.locator(f".st-key-card-{name}-{what}") for what in ("costs", "audits"))
+    for words in at_first:
+        expect(costs).to_contain_text(words, timeout=PATIENCE_MS)
+    page.get_by_label(control).fill(value.partition("=")[2])
+    page.get_by_label(control).press("Enter")
+    for words in then:
+        expect(costs).to_contain_text(words, timeout=PATIENCE_MS)
+    page.wait_for_url(re.compile(value))
+    attacks.get_by_role("button", name=f"Play {rounds} rounds").first.click()
+    expect(attacks).to_contain_text(f"ε is at least {proved}", timeout=PATIENCE_MS)
+    phone = visit(f"{app.url}/privacy?{opened}", width=390)
+    expect(phone.locator(f".st-key-card-{name}-costs")).to_contain_text(at_first[0], timeout=PATIENCE_MS)
+    no_wider_than(phone, 390)
 
 
 # The audit of a run as a visitor meets it: started, watched over a reload, finished; stopped; failed; above the ledger.
@@ -245,17 +229,6 @@ def colour(text: str) -> Colour:
 
 def over(top: Colour, under: Colour) -> Colour:
     return (*(top[k] * top[3] + under[k] * (1 - top[3]) for k in range(3)), 1.0)  # type: ignore[return-value]
-
-
-def contrast(one: Colour, other: Colour) -> float:
-    """WCAG 2.2's contrast ratio."""
-
-    def luminance(given: Colour) -> float:
-        linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in given[:3]]
-        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-
-    high, low = sorted((luminance(one), luminance(other)), reverse=True)
-    return (high + 0.05) / (low + 0.05)
 
 
 @pytest.mark.parametrize("dark", quick(1, [True, False]), ids=["dark", "light"])

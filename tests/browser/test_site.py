@@ -10,7 +10,6 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from dpcl_core.elements import calculator, element
-from dpcl_core.elements.element import CALCULATOR, LESSON
 from dpcl_core.lessons import in_browser
 from dpcl_core.site import build
 from tests.browser.conftest import PATIENCE_MS
@@ -163,7 +162,7 @@ def ticked(page: Page, n_ticks: int) -> None:
 
 
 def test_calculators_and_lessons_work_from_a_file(browser: Browser, tmp_path: Path) -> None:
-    inline = CALCULATOR.inline(calculator.document(), name="calculator")
+    inline = element.CALCULATOR.inline(calculator.document(), name="calculator")
     page, troubles = opened_file(browser, tmp_path / "calculator.html", inline, 390)
     expect(page.get_by_role("status")).to_have_text("σ = 3.7307")
     page.get_by_role("radio", name="DP-SGD: noise on random batches").check()
@@ -178,7 +177,7 @@ def test_calculators_and_lessons_work_from_a_file(browser: Browser, tmp_path: Pa
     page.context.close()
     lessons = (("label", "Release both", "With her a 9 is on it."), ("noise", "Learn ten tasks", "in this one draw."))
     for name, button, found in lessons:
-        inline = LESSON.inline(in_browser.document(name), name=name)
+        inline = element.LESSON.inline(in_browser.document(name), name=name)
         page, troubles = opened_file(browser, tmp_path / f"{name}.html", inline, 390)
         page.get_by_role("radio").first.press("Space")
         page.get_by_role("button", name=button).press("Enter")

@@ -16,6 +16,7 @@ from dpcl_core import checks, presets
 from dpcl_core.runs.store import Store
 from dpcl_core.spec import RunSpec
 from tests.browser.conftest import PATIENCE_MS, App, Visit, ready, serve
+from tests.browser.test_lessons import no_wider_than
 from tests.support import replay
 from tests.support.waiting import until
 
@@ -43,7 +44,6 @@ def _start(page: Page) -> str:
     old = before.group(1) if before else "none"
     page.wait_for_url(re.compile(rf"run=(?!{old})[0-9a-f]{{12}}"))
     found = re.search(r"run=([0-9a-f]{12})", page.url)
-    assert found is not None
     return found.group(1)
 
 
@@ -120,7 +120,6 @@ def test_a_killed_worker_is_lost_with_words_and_retry(app: App, visit: Visit) ->
 def _worker(store: Store, run_id: str) -> int:
     until(lambda: store.get(run_id).process is not None)
     process = store.get(run_id).process
-    assert process is not None
     return process.pid
 
 
@@ -174,14 +173,9 @@ def test_no_page_scrolls_sideways_and_the_chart_comes_first_on_a_phone(
     page = visit(f"{app.url}/{name}", width=390, dark=dark)
     for width in (390, 820, 1280):
         page.set_viewport_size({"width": width, "height": 860})
-        wide = page.evaluate(
-            "Math.max(document.documentElement.scrollWidth, document.querySelector('[data-testid=stMain]').scrollWidth)"
-        )
-        assert wide <= width, f"{name} is {wide} px wide"
+        no_wider_than(page, width)
         if name == "train":
             chart, form = (page.locator(what).first.bounding_box() for what in (".picture", ".st-key-choices"))
-            assert chart is not None
-            assert form is not None
             assert (chart["y"] < form["y"]) == (width < 700)
 
 
@@ -191,10 +185,8 @@ def test_the_curve_comes_first_on_every_screen(app: App, visit: Visit, width: in
     page.set_viewport_size({"width": width, "height": height})
     expect(page.locator(".st-key-card-accuracy .picture svg")).to_be_visible()
     chart = page.locator(".st-key-card-accuracy .picture").bounding_box()  # its drawing is replaced as the width changes
-    assert chart is not None
     assert chart["y"] < most
     statement = page.locator(".st-key-statement summary").bounding_box()
-    assert statement is not None
     assert statement["height"] < 60, "one line"
 
 
@@ -251,8 +243,6 @@ def test_the_buttons_of_the_head_are_of_one_height(app: App, visit: Visit) -> No
     page = visit(f"{app.url}/runs")
     actions = page.locator(".st-key-page-actions")
     share, other = (actions.get_by_role("button", name=name).bounding_box() for name in ("Share", "Help"))
-    assert share is not None
-    assert other is not None
     assert (share["y"], share["height"]) == (other["y"], other["height"])
 
 

@@ -44,14 +44,17 @@ def picture_of(figure: go.Figure, finding: str) -> Picture:
     return Picture([trace.to_plotly_json() for trace in figure.data], figure.layout.to_plotly_json(), finding)
 
 
-def luminance(colour: str) -> float:
+Colour = str | tuple[float, ...]  # as "#0072b2", or red, green and blue in [0, 1]
+
+
+def luminance(colour: Colour) -> float:
     """Relative luminance as WCAG defines it."""
-    channels = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    channels = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)] if isinstance(colour, str) else colour[:3]
     linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
-def contrast(first: str, second: str) -> float:
+def contrast(first: Colour, second: Colour) -> float:
     """Contrast ratio as WCAG defines it."""
     light, dark = sorted((luminance(first), luminance(second)), reverse=True)
     return (light + 0.05) / (dark + 0.05)

@@ -14,7 +14,6 @@ import plotly.graph_objects as go
 import pytest
 
 from dpcl_core.figures import curves, html, matching, stream, svg, tradeoff
-from dpcl_core.figures.curves import accuracy_over_tasks
 from dpcl_core.figures.picture import BREAK, Provenance, bold, epsilon_label, epsilon_phrase, epsilon_text
 from dpcl_core.runs import frames
 from tests.figures.making import accuracy, picture_of
@@ -58,7 +57,7 @@ def test_budgets_in_words() -> None:
 
 
 def test_html_page_needs_no_network_and_escapes() -> None:
-    page = html.page(accuracy_over_tasks(accuracy(), n_tasks=4), SOURCE)
+    page = html.page(curves.accuracy_over_tasks(accuracy(), n_tasks=4), SOURCE)
     assert "Digits &lt;8×8&gt;" in page
     assert "After 4 tasks" in page
     head = page.split("<script", 1)[0] + "".join(part.split(">", 1)[0] for part in page.split("<script")[1:])

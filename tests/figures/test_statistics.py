@@ -9,7 +9,6 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from dpcl_core import metrics
 from dpcl_core.errors import BadInput
 from dpcl_core.figures import statistics
 from dpcl_core.figures.curves import mean_so_far
@@ -146,17 +145,6 @@ def test_the_curve_starts_at_two_tasks_and_is_scipys() -> None:
     first, second = np.random.default_rng(0).uniform(size=(2, 40))
     found = p_values(list(first), list(second))
     assert found["p"].tolist() == pytest.approx([stats.ttest_rel(first[:n], second[:n]).pvalue for n in range(2, 41)])
-
-
-def test_curves_come_from_matrices_worked_out_by_hand() -> None:
-    """Average accuracies 0.9, 0.75, 0.75 and 0.8, 0.7, 0.65: differences 0.1, 0.05, 0.1."""
-    first, second = [[0.9], [0.7, 0.8], [0.75, 0.5, 1.0]], [[0.8], [0.6, 0.8], [0.6, 0.45, 0.9]]
-    found = p_values(metrics.average_accuracy(first), metrics.average_accuracy(second))
-    one, two = found.itertuples()
-    assert one.t == pytest.approx(3.0)  # 0.075 / (0.0353553 / sqrt 2)
-    assert one.p == pytest.approx(1 - 2 * math.atan(3.0) / math.pi)  # one degree of freedom: Cauchy
-    assert two.t == pytest.approx((0.25 / 3) / (math.sqrt(1 / 1200) / math.sqrt(3)))
-    assert two.p == pytest.approx(1 - 5 / math.sqrt(27))  # two degrees: 1 - t / sqrt(2 + t²) with t = 5
 
 
 @pytest.mark.parametrize(("first", "second"), [(RISING, FALLING[:3]), ([0.5], [0.6])])

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from dpcl_core.events import References
 from dpcl_core.figures import theme
-from dpcl_core.figures.theme import enlarged
 from dpcl_core.methods import catalog
 from tests.figures.making import SIGHTS, apart, contrast, luminance
 
@@ -46,13 +45,6 @@ def test_names_in_a_marks_colour_have_contrast_of_text_and_stay_near_it(dark: bo
 def test_light_budgets_are_ordered_in_lightness() -> None:
     steps = [luminance(theme.colour_of_epsilon(e, False)) for e in (0.1, 0.5, 1, 2, 4, 8, 16, math.inf)]
     assert steps == sorted(steps, reverse=True)
-
-
-@pytest.mark.parametrize("dark", [False, True])
-def test_eight_series_differ_and_a_method_keeps_its_colour(dark: bool) -> None:
-    assert len({theme.colour_of_series(i, dark) for i in range(8)}) == 8
-    assert theme.colour_of_method("cosine", dark) == theme.colour_of_method("cosine", dark)
-    assert theme.colour_of_method("cosine", True) != theme.colour_of_method("cosine", False)
 
 
 @pytest.mark.parametrize("sight", SIGHTS)
@@ -149,7 +141,7 @@ def test_letters_lines_and_markers_grow_and_the_data_do_not() -> None:
     )
     figure.add_annotation(text="here", x=0, y=2)
     before = figure.to_json()
-    larger = enlarged(figure, 1.5)
+    larger = theme.enlarged(figure, 1.5)
     assert figure.to_json() == before
     assert (larger.layout.font.size, larger.layout.annotations[0].font.size) == (15, 15)
     assert larger.layout.xaxis.tickfont.size == 12

@@ -8,7 +8,6 @@ import pandas as pd
 import pytest
 
 from dpcl_core.figures import tokens
-from dpcl_core.figures.tokens import ranges
 from dpcl_core.runs import frames
 from tests.support import replay
 from tests.support.texts import with_texts
@@ -103,5 +102,5 @@ def test_lines_hold_the_numbers_inside_the_axes_and_the_sentence_is_of_the_chose
 
 
 def test_ranges_follow_the_shades() -> None:
-    assert ranges((1, 2, 3, 4), falling=False) == ["below 1", "1 to 2", "2 to 3", "3 to 4", "4 and more"]
-    assert ranges((1, 2, 3, 4), falling=True)[0] == "4 and more"
+    assert tokens.ranges((1, 2, 3, 4), falling=False) == ["below 1", "1 to 2", "2 to 3", "3 to 4", "4 and more"]
+    assert tokens.ranges((1, 2, 3, 4), falling=True)[0] == "4 and more"

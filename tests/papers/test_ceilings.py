@@ -17,7 +17,6 @@ from dpcl_core.events import CellFinished, References, of_kind
 from dpcl_core.figures import answer
 from dpcl_core.figures.statistics import interval
 from dpcl_core.papers import measured, questions
-from dpcl_core.papers.measured import Measured
 from dpcl_core.results import Result, references
 from dpcl_core.runs.shards import Sets
 from dpcl_core.runs.store import Store
@@ -29,9 +28,7 @@ _NEWS: Mapping[str, Any] = {"dataset": "ag_news", "backbone": "minilm"}
 
 
 @pytest.fixture
-def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
-    monkeypatch.setenv("DPCL_HOME", str(tmp_path))
-    monkeypatch.delenv("DPCL_STORE", raising=False)
+def store(home: Path) -> Store:
     return Store()
 
 
@@ -174,7 +171,7 @@ def test_a_run_that_failed_to_learn_is_no_ceiling(monkeypatch: pytest.MonkeyPatc
     at_once = made(lambda epsilon, seed: 0.6, spec=wanted, **endless)
     other = replace(asked, seeds=(7,))
 
-    def known(*records: Measured) -> float | None:
+    def known(*records: measured.Measured) -> float | None:
         monkeypatch.setattr(measured, "all_recorded", lambda dataset=None: records)
         return measured.known(asked)
 
@@ -223,7 +220,6 @@ def test_of_two_records_of_all_tasks_at_once_the_one_whose_step_suits_it_is_the_
     """Held against the records: with the step that is best with noise, training without noise ends below that with noise."""
     specs = presets.variants(f"{preset}-bundled")
     long, short = (measured.find(specs[name], measured.recorded(paper)) for name in (label, f"{label}-smaller-step"))
-    assert short is not None
     with_noise = fmean(long.by_seed(8.0, "AA").values())
     without = [fmean(record.by_seed(math.inf, "AA").values()) for record in (long, short)]
     assert without[0] < with_noise < without[1]

@@ -12,14 +12,12 @@ import pytest
 from dpcl_core import checks, presets
 from dpcl_core.errors import BadInput
 from dpcl_core.papers import catalog, claims, comparison, measured, other_data, report
-from dpcl_core.papers.catalog import PAPERS
-from dpcl_core.papers.comparison import Row
 from dpcl_core.papers.paper import Experiment, Paper
 from dpcl_core.spec import RunSpec
 from tests.papers.making import run
 from tests.support.full_disk import no_room
 
-PAPER = PAPERS["tobaben"]
+PAPER = catalog.PAPERS["tobaben"]
 CIFAR, _, _, IMAGENET, FIVE, BLURRY, _ = PAPER.experiments
 
 
@@ -27,7 +25,7 @@ def _spec(name: str, label: str) -> RunSpec:
     return presets.variants(name)[label]
 
 
-def _rows(runs: dict[str, measured.Measured], experiment: object = CIFAR) -> dict[tuple[str, float, str], Row]:
+def _rows(runs: dict[str, measured.Measured], experiment: object = CIFAR) -> dict[tuple[str, float, str], comparison.Row]:
     return {(row.name, row.epsilon, row.metric): row for row in comparison.comparison_rows(PAPER, experiment, runs)}  # type: ignore[arg-type]
 
 
@@ -75,36 +73,25 @@ def test_runs_in_several_layers_stand_each_beside_the_printed_number() -> None:
         "CSLR (made to work)": "made to work",
     }
     assert {row.printed.value for row in ours.values() if row.printed is not None} == {62.1}
-    reasons = comparison.reasons(catalog.paper("cslr"), experiment, "small", runs.values())
+    reasons = comparison.reasons(claims.form(catalog.paper("cslr"), experiment, "small", runs))
     assert any(one.startswith("params.averaging = 0.9; printed: 0. ") for one in reasons)
 
 
-def test_figures_of_an_earlier_edition_are_marked_and_todays_are_not(tmp_path: Path) -> None:
-    """A file without the field is of the first edition; what is recorded today stays of today's when it is read again."""
-    fresh = run(lambda epsilon, seed: 0.5, spec=_spec("paper-split-cifar-100-small", "cosine"))
-    measured.write(tmp_path / "today.json", "tobaben", [fresh])
-    assert measured.read_measured(tmp_path / "today.json") == (fresh,)
-    document = json.loads((tmp_path / "today.json").read_text())
-    assert document["runs"][0].pop("edition") == measured.EDITION
-    (tmp_path / "old.json").write_text(json.dumps(document))
-    (older,) = measured.read_measured(tmp_path / "old.json")
-    assert fresh.made_before == ()
-    assert any("public coins" in change for change in older.made_before)
-    for figures, notes in ((fresh, ()), (older, older.made_before)):
-        row = _rows({"cosine": figures}, CIFAR)["Cosine classifier", 1.0, "AA"]
-        assert row.remarks == notes
-
-
-def test_a_record_says_machine_and_commit_and_older_ones_stay_readable(tmp_path: Path) -> None:
+def test_a_record_says_edition_machine_and_commit_and_older_ones_without_are_read_and_marked(tmp_path: Path) -> None:
+    """A file without the edition is of the first one; what is recorded today stays of today's when it is read again."""
     fresh = measured.stamped(run(lambda epsilon, seed: 0.5, spec=_spec("paper-split-cifar-100-small", "cosine")))
     assert fresh.machine.endswith(" cores")
     measured.write(tmp_path / "today.json", "tobaben", [fresh])
     assert measured.read_measured(tmp_path / "today.json") == (fresh,)
     document = json.loads((tmp_path / "today.json").read_text())
+    assert document["runs"][0].pop("edition") == measured.EDITION
     del document["runs"][0]["machine"], document["runs"][0]["commit"]
     (tmp_path / "old.json").write_text(json.dumps(document))
     (older,) = measured.read_measured(tmp_path / "old.json")
-    assert (older.machine, older.commit) == ("", "")
+    assert (older.machine, older.commit, fresh.made_before) == ("", "", ())
+    assert any("public coins" in change for change in older.made_before)
+    for figures, notes in ((fresh, ()), (older, older.made_before)):
+        assert _rows({"cosine": figures}, CIFAR)["Cosine classifier", 1.0, "AA"].remarks == notes
 
 
 def test_the_workshop_versions_numbers_stand_beside_the_later_ones() -> None:
@@ -127,26 +114,30 @@ def test_data_with_other_classes_give_no_difference() -> None:
 
 
 def test_what_the_paper_prints_about_a_claim() -> None:
-    specs = presets.variants("paper-split-cifar-100")
-    found = {(o.statement, o.first.epsilon): comparison.printed_difference(PAPER, CIFAR, o, specs) for o in CIFAR.orderings}
+    form = claims.form(PAPER, CIFAR, "full")
+    found = {(o.statement, o.first.epsilon): comparison.printed_difference(form, o) for o in CIFAR.orderings}
     assert found["The ensemble (FiLM) beats the cosine classifier", 1.0] == pytest.approx(79.79 - 72.78)
     assert found["Ensemble (FiLM): without privacy it ends below ε = 8", 8.0] == pytest.approx(85.26 - 79.39)
     assert found["Naive collapses: it forgets more than the ensemble", 1.0] is None  # hangs on the doubtful number
     assert found["ArgMax is a better rule than Median", 1.0] is None  # published as a plot
 
 
+def _reasons(*runs: measured.Measured) -> tuple[str, ...]:
+    return comparison.reasons(claims.form(PAPER, CIFAR, "small", {f"{place}": one for place, one in enumerate(runs)}))
+
+
 def test_reasons_follow_from_settings_and_data() -> None:
     small = run(lambda epsilon, seed: 0.5, spec=_spec("paper-split-cifar-100-small", "ensemble-head"))
-    said = " ".join(comparison.reasons(PAPER, CIFAR, "small", [small]))
+    said = " ".join(_reasons(small))
     assert "EfficientNet-Lite0, trained on ImageNet, instead of a ViT-B/16" in said
     assert "Data: Digits" in said
     assert "Tuning: the learning rate alone, on public data" in said
     assert "Epochs" not in said
     fewer = checks.parse(checks.apply_sets(presets.raw("paper-split-cifar-100-small"), ["params.epochs=5", "tuned=no"]))
-    said = " ".join(comparison.reasons(PAPER, CIFAR, "small", [run(lambda epsilon, seed: 0.5, spec=fewer)]))
+    said = " ".join(_reasons(run(lambda epsilon, seed: 0.5, spec=fewer)))
     assert "Epochs: 5" in said
     assert "Tuning: none" in said
-    assert comparison.reasons(PAPER, CIFAR, "small", []) == ()
+    assert _reasons() == ()
 
 
 def test_plots_alone_give_rows_by_label() -> None:
@@ -193,7 +184,7 @@ def test_a_full_disk_costs_no_earlier_record(tmp_path: Path) -> None:
 def test_presets_have_the_runs_that_the_claims_compare(experiment: Experiment) -> None:
     assert {"small", "full"} <= set(experiment.sizes) or experiment.sizes == ("bundled",)
     for size in experiment.sizes:
-        assert claims.judged(experiment, size, presets.variants(experiment.preset(size)), {}), size
+        assert claims.form(PAPER, experiment, size, {}).judged, size
 
 
 def test_small_forms_stay_small() -> None:
@@ -232,7 +223,7 @@ def test_recorded_figures_belong_to_the_presets(paper: Paper) -> None:
 
 
 def test_budgets_that_a_paper_only_claims_are_told_apart() -> None:
-    claims = replace(PAPER, nominal=(comparison.comparison_rows(PAPER, CIFAR, {})[0].method,))
+    claims = PAPER.model_copy(update={"nominal": (comparison.comparison_rows(PAPER, CIFAR, {})[0].method,)})
     rows = comparison.comparison_rows(claims, CIFAR, {})
     assert any(row.is_nominal for row in rows)
     assert all(row.is_nominal == (row.method in claims.nominal and math.isfinite(row.epsilon)) for row in rows)

@@ -13,10 +13,9 @@ import pytest
 from dpcl_core import paths, presets, published
 from dpcl_core.figures.statistics import interval
 from dpcl_core.methods.federated.params import RoundParams
-from dpcl_core.papers import catalog, comparison, measured, report
+from dpcl_core.papers import catalog, claims, comparison, measured, report
 from dpcl_core.papers.catalog import PAPERS
 from dpcl_core.papers.paper import Experiment, Ordering, Side, eq_23, unpaired, unpaired_of_printed
-from dpcl_core.published import Published
 from dpcl_core.tuning.settings import proxies
 from tests.papers import making
 
@@ -25,7 +24,7 @@ EXPERIMENTS = {experiment.name.removeprefix("paper-cslr-"): experiment for exper
 BENCHMARKS = ("Split-AG-News", "Split-Amazon", "OntoNotes-Domain", "MultiWOZ-Intent")
 
 
-def one(table: str, dataset: str, method: str, metric: str, variant: str = "", epsilon: float = 4.0) -> Published:
+def one(table: str, dataset: str, method: str, metric: str, variant: str = "", epsilon: float = 4.0) -> published.Published:
     (found,) = (
         row
         for row in ROWS
@@ -116,7 +115,7 @@ def test_the_contradictions_that_remarks_name_are_in_the_numbers() -> None:
 
 
 def test_the_tables_own_remarks_are_told() -> None:
-    told = " ".join(comparison.table_remarks(PAPERS["cslr"], EXPERIMENTS["ag-news"]))
+    told = " ".join(comparison.table_remarks(claims.form(PAPERS["cslr"], EXPERIMENTS["ag-news"], "small")))
     assert "62.3" in told
     assert "Eq. 23" in told
 
@@ -155,18 +154,17 @@ def test_claimed_budgets_are_marked_and_accounted_ones_are_not() -> None:
 
 
 def test_what_the_paper_says_of_a_pair_stands_with_its_interval() -> None:
-    experiment = EXPERIMENTS["ag-news"]
-    specs = presets.variants(experiment.name)
+    form = claims.form(PAPERS["cslr"], EXPERIMENTS["ag-news"], "full", {})
     pair = Ordering("", Side("cslr", 4.0), Side("transport", 4.0))
-    assert comparison.printed_difference(PAPERS["cslr"], experiment, pair, specs) == pytest.approx(3.6)
-    found = comparison.printed_interval(PAPERS["cslr"], experiment, pair, specs)
+    assert comparison.printed_difference(form, pair) == pytest.approx(3.6)
+    found = comparison.printed_interval(form, pair)
     assert (found.low, found.high) == pytest.approx((3.0, 4.2), abs=0.05)
-    told = report.document(PAPERS["cslr"], "full", {experiment: specs}, {experiment.name: {}})
+    told = report.document([form])
     orderings = cast("list[dict[str, object]]", cast("list[dict[str, object]]", told["experiments"])[0]["orderings"])
     assert orderings[0]["published_interval"] == [found.low, found.high]
     assert orderings[0]["unpaired_interval"] is None, "nothing has run"
     added = Ordering("", Side("cslr", 4.0), Side("projection", 4.0))
-    assert comparison.printed_interval(PAPERS["cslr"], experiment, added, specs) is None
+    assert comparison.printed_interval(form, added) is None
 
 
 def test_recorded_figures_tell_replay_head_and_total_apart() -> None:
@@ -182,14 +180,12 @@ def test_recorded_figures_tell_replay_head_and_total_apart() -> None:
 
 
 def test_the_terminal_tells_replay_head_and_total_apart_too() -> None:
-    experiment = EXPERIMENTS["ag-news"]
-    specs = presets.variants(experiment.preset("small"))
-    done = {label: run for label, spec in specs.items() if (run := measured.find(spec, measured.recorded("cslr")))}
-    lines = report.text(PAPERS["cslr"], "small", {experiment: specs}, {experiment.name: done}).splitlines()
+    form = claims.form(PAPERS["cslr"], EXPERIMENTS["ag-news"], "small")
+    lines = report.text([form]).splitlines()
     servers = [line for line in lines if line.lstrip().startswith("Repair: CSLR, head on the server")]
     assert servers
     assert all(line.endswith("replay ε = 4, head ε = 0, total ε = 4") for line in servers)
-    told = report.document(PAPERS["cslr"], "small", {experiment: specs}, {experiment.name: done})
+    told = report.document([form])
     rows = cast("list[dict[str, object]]", cast("list[dict[str, object]]", told["experiments"])[0]["rows"])
     published = [row for row in rows if row["method"] == "CSLR-Hungarian"]
     assert {(row["eps_head"], row["eps_total"]) for row in published} == {("inf", "inf")}

@@ -14,8 +14,6 @@ from dpcl_core import checks, presets
 from dpcl_core.backbones import catalog as backbones
 from dpcl_core.data import catalog as datasets
 from dpcl_core.papers import forecasts, measured, questions
-from dpcl_core.papers.forecasts import Known, Sizes
-from dpcl_core.papers.measured import Measured
 from dpcl_core.spec import RunSpec
 from pages.parts import state
 from tests.papers import making
@@ -28,7 +26,7 @@ def _spec(*sets: str) -> RunSpec:
     return checks.parse(checks.apply_sets(RAW, sets))
 
 
-def _recorded(spec: RunSpec) -> Measured:
+def _recorded(spec: RunSpec) -> measured.Measured:
     run = making.run(lambda epsilon, seed: 0.5, spec=spec)
     return replace(run, models=tuple(replace(one, curves={"AA": (0.9, None, 0.5)}) for one in run.models))
 
@@ -37,7 +35,6 @@ def test_the_nearest_record_has_the_same_method_before_the_same_numbers(monkeypa
     far, near = _spec("method=naive"), _spec("scenario.tasks=2", "data.train_per_class=20", "labels=prior")
     monkeypatch.setattr(measured, "all_recorded", lambda: tuple(map(_recorded, (far, near))))
     found = forecasts.nearest(_spec())
-    assert found is not None
     assert found.spec == near
     assert forecasts.differences(_spec(), near)[0] == "labels", "what weighs most comes first"
     assert forecasts.differences(_spec(), far) == ["method"], "the settings of another method are no further difference"
@@ -57,7 +54,6 @@ def test_a_ghost_has_the_budgets_asked_for_and_leaves_out_what_is_undefined(monk
     monkeypatch.setattr(measured, "all_recorded", lambda: (_recorded(replay.a_spec()),))
     for asked, drawn in (([1.0, 3.0], (1.0,)), ([3.0], (1.0, 8.0))):
         found = forecasts.ghost(_spec(f"privacy.epsilons={asked}"), other)
-        assert found is not None
         picture, source, of = found
         assert (source.epsilons, of) == (drawn, replay.a_spec())
         lines = [trace for trace in picture.figure.data if trace.mode == "lines+markers"]
@@ -65,7 +61,6 @@ def test_a_ghost_has_the_budgets_asked_for_and_leaves_out_what_is_undefined(monk
     monkeypatch.setattr(measured, "all_recorded", lambda: ())
     assert forecasts.ghost(_spec(), other) is None
     found = forecasts.ghost(_spec(), example)
-    assert found is not None
     assert found[2] == known.spec
 
 
@@ -123,7 +118,7 @@ def test_data_that_take_long_bring_fewer_models(monkeypatch: pytest.MonkeyPatch)
 # What to expect of a run, from public numbers: held against recorded runs on data that the forecast has not seen.
 
 
-SIZES = Sizes(3000, 10, 5, "lite0", 1280, "dp-learned", 1e-5)
+SIZES = forecasts.Sizes(3000, 10, 5, "lite0", 1280, "dp-learned", 1e-5)
 
 
 def test_the_interval_holds_the_recorded_runs_of_each_dataset_that_was_left_out() -> None:
@@ -142,16 +137,15 @@ def test_the_interval_holds_the_recorded_runs_of_each_dataset_that_was_left_out(
 
 
 def test_a_run_that_was_recorded_is_forecast_by_itself() -> None:
-    one = Known("cosine", "mine", "lite0", 0.5, 10, 5, 0.6)
+    one = forecasts.Known("cosine", "mine", "lite0", 0.5, 10, 5, 0.6)
     assert forecasts.carried_over(one, [one]) == pytest.approx(0.6)
     assert forecasts.carried_over(replace(one, method="naive"), [one]) is None
     more_noise = forecasts.carried_over(replace(one, ratio=4.0), [one])
-    assert more_noise is not None
     assert more_noise == pytest.approx(0.6 * 0.08 / 0.78, rel=0.1), "the measured share that such noise leaves"
 
 
 def test_the_runs_that_are_nearest_count_most() -> None:
-    asked = Known("cosine", "mine", "lite0", 0.5, 10, 5, 0.0)
+    asked = forecasts.Known("cosine", "mine", "lite0", 0.5, 10, 5, 0.0)
     near, far = (replace(asked, dataset=f"of {n}", n_classes=n, gain=gain) for n, gain in ((10, 0.9), (1000, 0.1)))
     assert (forecasts.carried_over(asked, [near, far]) or 0.0) > 0.85
     other = replace(near, dataset="other", network="pixels", gain=0.3)
@@ -190,7 +184,6 @@ def test_with_as_many_as_it_says_noise_is_below_the_signal_and_with_fewer_it_is_
 def test_numbers_of_a_run_are_public_and_unknown_ones_are_not_made_up() -> None:
     spec = replay.a_spec()
     found = forecasts.sizes_of(spec)
-    assert found is not None
     assert (found.n_classes, found.n_tasks, found.network, found.n_features) == (10, 5, "pixels", 64)
     permuted = checks.parse(checks.changed(spec.jsonable(), {"scenario": {"kind": "permuted", "tasks": 3}}))
     assert forecasts.sizes_of(permuted) is None, "everybody is in every task"

@@ -11,7 +11,7 @@ from scipy import stats
 from dpcl_core import checks, presets, published
 from dpcl_core.errors import BadInput
 from dpcl_core.methods import catalog as methods
-from dpcl_core.papers import comparison
+from dpcl_core.papers import claims, comparison
 from dpcl_core.papers.catalog import PAPERS
 from dpcl_core.papers.paper import Experiment, Size
 from tests.papers import making
@@ -122,7 +122,7 @@ def test_the_paper_s_p_values_stand_beside_ours_where_a_record_has_curves() -> N
     experiment = EXPERIMENTS["paper-permuted-mnist"]
     runs = presets.variants(experiment.preset("full"))
     (ordering,) = [one for one in experiment.orderings if one.test == ("L2DP-ML vs NaiveGaussian", "1 epoch")]
-    bound = comparison.printed_p_value(PAPERS["lifelong"], experiment, ordering)
+    bound = comparison.printed_p_value(claims.form(PAPERS["lifelong"], experiment, "full"), ordering)
     assert bound.printed == "6.81e-15"
     curves = {"l2dp-ml": [(0.9, 0.7, 0.6), (0.8, 0.7, 0.4)], "naive-gaussian": [(0.3, 0.2, 0.15), (0.2, 0.2, 0.15)]}
     measured = {}
@@ -142,8 +142,9 @@ def test_every_printed_p_value_is_shown_with_one_of_the_claims() -> None:
     bounds = {(row.dataset, row.method, row.variant) for row in ROWS if row.metric == "p_value_upper_bound"}
     found = set()
     for experiment in EXPERIMENTS.values():
+        form = claims.form(PAPERS["lifelong"], experiment, "full")
         for ordering in experiment.orderings:
-            row = comparison.printed_p_value(PAPERS["lifelong"], experiment, ordering)
+            row = comparison.printed_p_value(form, ordering)
             assert (row is None) == (ordering.test is None)
             found |= {(row.dataset, row.method, row.variant)} if row is not None else set()
     assert found == bounds

@@ -11,7 +11,7 @@ import pytest
 from dpcl_core import presets
 from dpcl_core.data.card import Kind
 from dpcl_core.errors import BadInput
-from dpcl_core.papers import catalog, measured, other_data
+from dpcl_core.papers import catalog, claims, measured, other_data
 from dpcl_core.papers.paper import Experiment, Paper
 from dpcl_core.runs.store import Store
 from dpcl_core.spec import RunSpec
@@ -24,11 +24,8 @@ SMALL = ["--set", "seeds=[0, 1, 2]", "--set", "data.backbone=pixels"]
 
 
 @pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("DPCL_HOME", str(tmp_path / "home"))
+def offline(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    monkeypatch.delenv("DPCL_STORE", raising=False)
-    return tmp_path / "home"
 
 
 def _first(name: str, label: str | None = None) -> RunSpec:
@@ -98,13 +95,14 @@ def test_verdicts_there_stand_beside_those_on_the_papers_data() -> None:
         label: making.run(lambda epsilon, seed, top=level[label]: top + 0.001 * seed, spec=spec, seeds=range(5))
         for label, spec in specs.items()
     }
-    form = other_data.tested(paper, experiment, "small", specs, runs, 0.1)
-    found = {(claim, at): (before, there) for claim, at, before, there in other_data.lines(paper, form)}
+    chances = dict.fromkeys(specs, 0.1)
+    form = claims.form(paper, experiment, "small", runs, specs, chances)
+    found = {(claim, at): (before, there) for claim, at, before, there in other_data.lines(form)}
     assert found["A public list per task helps the cosine classifier at a small ε", "ε = 1"] == ("found", "found")
     assert found["The list makes no significant difference to the ensemble", "ε = 8"] == ("contradicted", "contradicted")
-    assert "Of 3 claims found on the paper's data, 1 hold" in other_data.sentence(paper, form)
+    assert "Of 3 claims found on the paper's data, 1 hold" in other_data.sentence(form)
     guessing = {label: making.run(lambda epsilon, seed: 0.1, spec=spec, seeds=range(5)) for label, spec in specs.items()}
-    none = other_data.tested(paper, experiment, "small", specs, guessing, 0.1)
+    none = claims.form(paper, experiment, "small", guessing, specs, chances)
     assert {one.state for one in none.judged} == {"both guess", "not run"}  # without noise nothing ran
 
 

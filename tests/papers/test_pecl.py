@@ -9,17 +9,16 @@ import pytest
 
 from dpcl_core import metrics, presets, published
 from dpcl_core.methods import catalog as methods
-from dpcl_core.papers import catalog, comparison, measured
+from dpcl_core.papers import catalog, claims, comparison, measured
 from dpcl_core.papers.catalog import PAPERS
 from dpcl_core.papers.paper import Experiment, Size
-from dpcl_core.published import Published
 from dpcl_core.spec import RunSpec
 from tests.papers import making
 
 ROWS = published.read_numbers("pecl")
 EXPERIMENTS = {experiment.name.removeprefix("paper-pecl-"): experiment for experiment in PAPERS["pecl"].experiments}
 TASKS = tuple(f"task{k}" for k in range(1, 7))
-Lines = dict[tuple[str, str, str, str], dict[str, Published]]
+Lines = dict[tuple[str, str, str, str], dict[str, published.Published]]
 
 
 def lines() -> Lines:
@@ -111,12 +110,11 @@ def test_budgets_of_the_method_are_nominal_and_those_of_the_baselines_are_not() 
 
 def test_what_the_text_claims_is_looked_for_where_the_table_says_otherwise_too() -> None:
     """In the third order the table itself has ER above PeCL, and less forgetting."""
-    specs = presets.variants("paper-pecl-orders")
+    form = claims.form(PAPERS["pecl"], EXPERIMENTS["orders"], "full")
     against = {
         (ordering.first.run, ordering.second.run, ordering.metric)
-        for ordering in EXPERIMENTS["orders"].orderings
-        if (found := comparison.printed_difference(PAPERS["pecl"], EXPERIMENTS["orders"], ordering, specs)) is not None
-        and found < 0
+        for ordering in form.experiment.orderings
+        if (found := comparison.printed_difference(form, ordering)) is not None and found < 0
     }
     assert against == {
         ("pecl-order3", "er-dpsgd-order3", "AA"),

@@ -9,12 +9,11 @@ import pytest
 from dpcl_core import presets, published
 from dpcl_core.papers.catalog import PAPERS
 from dpcl_core.papers.paper import Paper
-from dpcl_core.published import Published
 
 ROWS = published.read_numbers("tobaben")
 
 
-def _row(table: str, method: str, variant: str, epsilon: float, metric: str, paper: str = "tobaben") -> Published:
+def _row(table: str, method: str, variant: str, epsilon: float, metric: str, paper: str = "tobaben") -> published.Published:
     place = (table, method, variant, epsilon, metric)
     rows = published.read_numbers(paper)
     (found,) = (row for row in rows if (row.table, row.method, row.variant, row.epsilon, row.metric) == place)

@@ -24,11 +24,8 @@ TINY = [
 
 
 @pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("DPCL_HOME", str(tmp_path / "home"))
+def offline(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    monkeypatch.delenv("DPCL_STORE", raising=False)
-    return tmp_path / "home"
 
 
 def test_every_run_is_carried_out_and_set_beside_what_was_published(capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,6 +14,7 @@ from dp_accounting.pld.pld_pmf import DensePLDPmf
 from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 from numpy.typing import NDArray
 from opacus.accountants import PRVAccountant
+from scipy.special import ndtr
 
 from dpcl_core.errors import BadInput
 from dpcl_core.privacy import accounting, gaussian, loss_distributions, second
@@ -225,13 +226,9 @@ def test_a_mixture_of_nothing_and_one_is_a_sampled_gaussian() -> None:
 @pytest.mark.parametrize("adjacency", ["add-remove", "replace"])
 def test_one_gaussian_has_the_deltas_of_the_closed_form(adjacency: Adjacency) -> None:
     distance = {"add-remove": 1.0, "replace": 2.0}[adjacency] / 1.5
-
-    def cdf(z: float) -> float:
-        return 0.5 * math.erfc(-z / math.sqrt(2))
-
     found = of_gaussian(1.5, 1.0, adjacency, 1e-3)
     for epsilon in (0.0, 0.5, 2.0):
-        exact = cdf(distance / 2 - epsilon / distance) - math.exp(epsilon) * cdf(-distance / 2 - epsilon / distance)
+        exact = ndtr(distance / 2 - epsilon / distance) - math.exp(epsilon) * ndtr(-distance / 2 - epsilon / distance)
         # Connecting the dots rounds up, by at most the square of the step of the grid; sums round by 1e-16 of one.
         assert -1e-15 <= found.delta(epsilon) - exact <= 1e-6
 
@@ -300,22 +297,16 @@ def test_one_release_is_not_transformed_and_loses_nothing() -> None:
         np.testing.assert_array_equal(alone[1], composed[1])
 
 
-@pytest.mark.parametrize("adjacency", ["add-remove", "replace"])
-def test_the_accountant_composes_what_the_librarys_does(adjacency: Adjacency) -> None:
-    steps = dp.SelfComposedDpEvent(dp.PoissonSampledDpEvent(0.1, dp.GaussianDpEvent(1.1)), 200)
-    releases = dp.SelfComposedDpEvent(dp.GaussianDpEvent(9.0), 4)
-    ours = accounting.Pld().epsilon([steps, releases], 1e-5, adjacency)
-    theirs = dp.pld.PLDAccountant(RELATIONS[adjacency], 1e-3).compose(steps).compose(releases)
-    assert ours == pytest.approx(theirs.get_epsilon(1e-5), rel=1e-7)
-
-
 LISTS = [LabelListDpEvent(0.1, 1e-8), LabelListDpEvent(0.25, 1e-8)]
 STEPS = dp.SelfComposedDpEvent(dp.PoissonSampledDpEvent(0.02, dp.GaussianDpEvent(0.9)), 100)
 
 
 @pytest.mark.parametrize("adjacency", ["add-remove", "replace"])
 @pytest.mark.parametrize(
-    "events", [[dp.GaussianDpEvent(2.0)], [dp.GaussianDpEvent(2.0 + k) for k in range(4)], [STEPS, dp.GaussianDpEvent(4.0)]]
+    "events", [
+        [dp.GaussianDpEvent(2.0)], [dp.GaussianDpEvent(2.0 + k) for k in range(4)],
+        [STEPS, dp.SelfComposedDpEvent(dp.GaussianDpEvent(9.0), 4)],
+    ]
 )
 def test_no_epsilon_moves_from_the_librarys_by_a_billionth(events: list[dp.DpEvent], adjacency: Adjacency) -> None:
     """On the same grid: NumPy's and our own here are convolutions, normal tails, and what is cut off of a composition."""

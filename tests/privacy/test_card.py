@@ -94,7 +94,6 @@ def test_a_ledger_counted_again_adds_up_to_the_same_through_the_store() -> None:
     for one in finished():
         stored = from_json(json.loads(json.dumps(to_json(one))))
         assert isinstance(stored, CellFinished)
-        assert stored.ledger is not None
         again = recount.Recount(accounting.Pld(), 1e-5, stored.ledger).numbers("person", has_list=True)
         assert again["epsilon"] == pytest.approx(one.guarantee.epsilon, rel=1e-9)
         parts = {name: value for name, value in one.guarantee.parts.items() if not name.startswith("all ")}

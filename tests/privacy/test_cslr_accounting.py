@@ -11,7 +11,6 @@ import pytest
 
 from dpcl_core.errors import BadInput
 from dpcl_core.privacy import cslr_accounting
-from dpcl_core.privacy import cslr_accounting as claims
 from dpcl_core.privacy.accounting import Pld, Unaccountable, noise_multiplier, subsampled_gaussian
 from dpcl_core.privacy.cslr_accounting import Costs, Reading, costs
 from dpcl_core.privacy.ledger import Ledger
@@ -60,7 +59,7 @@ def test_every_reading_costs_what_three_accountants_say(name: str) -> None:
 @pytest.mark.parametrize("name", ["printed", "round-1", "task-all"])
 def test_the_divergences_are_the_librarys(name: str) -> None:
     reading = cslr_accounting.rows()[name].of(1.45)
-    accountant = dp.rdp.RdpAccountant(claims.ORDERS)
+    accountant = dp.rdp.RdpAccountant(cslr_accounting.ORDERS)
     for event in reading.events():
         accountant.compose(event)
     assert costs(reading).rdp == pytest.approx(float(accountant.get_epsilon(DELTA)), rel=1e-9)
@@ -195,18 +194,18 @@ def test_the_noise_that_would_be_needed() -> None:
 @pytest.mark.parametrize("which", ["pld", "rdp"])
 def test_the_search_for_noise_ends_at_the_budget_and_rounds_up(which: Literal["pld", "rdp"]) -> None:
     reading = Reading(1.0, 4, sampling="everyone")
-    found = claims.multiplier_for(4, reading, which)
+    found = cslr_accounting.multiplier_for(4, reading, which)
     assert _of(replace(reading, noise_multiplier=found), which) <= 4
     assert _of(replace(reading, noise_multiplier=found - 2e-4), which) > 4
     with pytest.raises(Unaccountable, match="poisson under replace"):
-        claims.multiplier_for(4, Reading(1.0, adjacency="replace"), "rdp")
+        cslr_accounting.multiplier_for(4, Reading(1.0, adjacency="replace"), "rdp")
 
 
 def test_four_statistics_need_twice_the_joint_noise_and_modes_sqrt_k_times_that() -> None:
-    joint = claims.multiplier_for(4, Reading(1.0, n_statistics=1))
-    assert claims.multiplier_for(4, Reading(1.0)) == pytest.approx(2 * joint, rel=1e-3)
-    assert claims.multiplier_for(4, Reading(1.0)) == pytest.approx(9.42, rel=0.01)
-    assert claims.multiplier_for(4, Reading(1.0, sensitivity=2.0)) == pytest.approx(18.8, rel=0.01)
+    joint = cslr_accounting.multiplier_for(4, Reading(1.0, n_statistics=1))
+    assert cslr_accounting.multiplier_for(4, Reading(1.0)) == pytest.approx(2 * joint, rel=1e-3)
+    assert cslr_accounting.multiplier_for(4, Reading(1.0)) == pytest.approx(9.42, rel=0.01)
+    assert cslr_accounting.multiplier_for(4, Reading(1.0, sensitivity=2.0)) == pytest.approx(18.8, rel=0.01)
 
 
 @pytest.mark.parametrize(
@@ -220,15 +219,15 @@ def test_four_statistics_need_twice_the_joint_noise_and_modes_sqrt_k_times_that(
 )
 def test_what_a_clients_own_list_tells_a_server_that_sees_it(count: int, numbers: tuple[tuple[float, float], ...]) -> None:
     for sigma, (removed, replaced) in zip(SIGMAS, numbers, strict=True):
-        assert claims.per_client(Reading(sigma), count).pld == pytest.approx(removed, rel=0.01, abs=0.051)
-        found = claims.per_client(Reading(sigma, adjacency="replace"), count)
+        assert cslr_accounting.per_client(Reading(sigma), count).pld == pytest.approx(removed, rel=0.01, abs=0.051)
+        found = cslr_accounting.per_client(Reading(sigma, adjacency="replace"), count)
         assert found.pld == pytest.approx(replaced, rel=0.01, abs=0.051)
         assert found.least == found.pld
-    assert claims.participations(200, 0.3) == (60, 81)
+    assert cslr_accounting.participations(200, 0.3) == (60, 81)
 
 
 def test_the_claim_carries_what_its_noise_really_costs_and_its_scope() -> None:
-    claim = claims.nominal_claim(4.0, Reading(cslr_accounting.printed_multiplier(4.0)))
+    claim = cslr_accounting.nominal_claim(4.0, Reading(cslr_accounting.printed_multiplier(4.0)))
     assert claim.epsilon == 4.0
     assert "for the replay release alone" in claim.source
     assert claim.numbers["computed ε by PLD"] == pytest.approx(62.3, rel=0.01)

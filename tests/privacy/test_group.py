@@ -97,7 +97,6 @@ def test_the_unit_of_a_run_with_a_column_of_people_is_the_person(
         assert event.guarantee.delta == 1e-5
         assert any(f"at most {per_person} row" in line for line in event.guarantee.assumptions)
         assert event.guarantee.composition.startswith("group bound" if per_person > 1 else "parallel")
-        assert event.ledger is not None
         assert event.ledger.rows_per_unit == per_person
         # The best attack on one row says nothing of a person with three, and no person is in several tasks a second time.
         assert (event.guarantee.advantage is None) == (event.guarantee.hits is None) == (per_person > 1)
@@ -148,7 +147,6 @@ def test_a_sentence_that_no_client_holds_is_the_unit_and_moves_a_sum_by_its_word
         assert event.guarantee.composition.startswith("group bound")
         assert 0.3 * event.cell.epsilon < event.guarantee.epsilon <= event.cell.epsilon * (1 + 1e-4)
         assert any("each sentence at most 4 rows" in line for line in event.guarantee.assumptions)
-        assert event.ledger is not None
         assert event.ledger.rows_per_unit == checks.WORDS == 4
     document = json.dumps(card_document.document("0" * 12, "cosine", "own:mine", finished, next(of_kind(events, Planned))))
     assert {one.verdict for one in card.verify(document.encode())} == {"matches"}

@@ -11,6 +11,7 @@ from fractions import Fraction
 import dp_accounting as dp
 import numpy as np
 import pytest
+from scipy.optimize import brentq
 from scipy.stats import binom, binomtest
 
 from dpcl_core import checks
@@ -215,11 +216,7 @@ def randomised_response(epsilon: float, delta: float, target: float, n: int) -> 
             total += max(0.0, p * -math.expm1(wanted - loss))
         return 1 - (1 - delta) ** n * (1 - total)
 
-    low, high = 0.0, n * epsilon
-    for _ in range(80):
-        middle = (low + high) / 2
-        low, high = (middle, high) if needed(middle) > target else (low, middle)
-    return high
+    return float(brentq(lambda wanted: needed(wanted) - target, 0.0, n * epsilon, xtol=1e-13))
 
 
 @pytest.mark.parametrize(("n", "epsilon"), [(1, 0.4), (3, 0.25), (10, 0.2)])
@@ -240,11 +237,8 @@ def both(epsilon: float, delta: float, sigma: float, target: float) -> float:
         gauss = share * _delta(wanted - epsilon, sigma) + (1 - share) * _delta(wanted + epsilon, sigma)
         return delta + (1 - delta) * gauss
 
-    low, high = 0.0, epsilon + gaussian.epsilon(sigma, target) + 5
-    for _ in range(80):
-        middle = (low + high) / 2
-        low, high = (middle, high) if needed(middle) > target else (low, middle)
-    return high
+    end = epsilon + gaussian.epsilon(sigma, target) + 5
+    return float(brentq(lambda wanted: needed(wanted) - target, 0.0, end, xtol=1e-13))
 
 
 def _delta(epsilon: float, sigma: float) -> float:
@@ -348,7 +342,6 @@ def test_people_to_be_named_is_where_the_chance_reaches_a_half() -> None:
     privacy = PrivacySpec(epsilons=(1.0,), delta=DELTA)
     needed = people_to_be_named(privacy, 1.0, 5, 1000)
     chance = exactly(*list_budget(privacy, 1.0, 5), 1000)
-    assert needed is not None
     assert chance[needed - 1] < Fraction(1, 2) <= chance[needed]
     assert people_to_be_named(privacy, 1.0, 5, needed - 1) is None
     assert people_to_be_named(privacy, math.inf, 5, 1) == 1

@@ -393,7 +393,6 @@ def test_sampled_steps_are_played_as_well_as_that_and_no_better() -> None:
     ledger = Ledger(DELTA, "add-remove", "once")
     ledger.spend(subsampled_gaussian(1.0, rate, 100), task=0, what="steps")
     best = best_attack(ledger)
-    assert best is not None
     shares = []
     for is_in in (True, False):
         evidence = np.zeros(n)

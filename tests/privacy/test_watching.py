@@ -10,12 +10,11 @@ from scipy.linalg import toeplitz
 
 from dpcl_core.privacy import continual, gaussian
 from dpcl_core.privacy.audit_bounds import epsilon_of
-from dpcl_core.privacy.continual import Factorisation
 
 STD = gaussian.sigma(1.0, 1e-5)
 
 
-def distance(of: Factorisation, seen: np.ndarray, joined: int) -> float:
+def distance(of: continual.Factorisation, seen: np.ndarray, joined: int) -> float:
     """mu of who sees `seen` [rows, T] times the releases: by a general inverse, from full matrices."""
     encoder = toeplitz(of.column, np.zeros(of.n_tasks))
     std = STD * max(np.linalg.norm(encoder, axis=0))
@@ -27,7 +26,7 @@ def distance(of: Factorisation, seen: np.ndarray, joined: int) -> float:
 @pytest.mark.parametrize("joined", [0, 2])
 @pytest.mark.parametrize("make", [continual.fresh, continual.square_root])
 def test_every_attack_is_that_of_the_joint_gaussian(make: type, decay: float, joined: int) -> None:
-    of: Factorisation = make(7, decay)
+    of: continual.Factorisation = make(7, decay)
     decoder, every = toeplitz(of.decoder, np.zeros(7)), np.eye(7)
     expected = [distance(of, every[: t + 1], joined) for t in range(7)]
     np.testing.assert_allclose(continual.all_so_far(of, STD, joined), expected, rtol=1e-6, atol=1e-12)

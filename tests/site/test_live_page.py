@@ -12,7 +12,6 @@ import pytest
 from dpcl_core import checks, paths
 from dpcl_core.elements.element import DRAG
 from dpcl_core.site import build, live, runs
-from dpcl_core.site.runs import Page, run_page
 from tests.support import javascript
 
 TEXT = paths.asset_table("live/exercises.toml")["smallest"]
@@ -32,7 +31,7 @@ def test_scripts_find_each_other_and_ask_for_files_of_the_site_alone() -> None:
 
 def test_the_page_asks_its_own_origin_alone() -> None:
     page = build.live_page()
-    written = run_page(page, [page])
+    written = runs.run_page(page, [page])
     assert f'content="{build.POLICY}"' in written
     assert "connect-src 'self' blob:" in build.POLICY
     assert "{{" not in page.body
@@ -86,8 +85,8 @@ def test_a_run_that_is_going_on_is_summed_up_as_far_as_it_is() -> None:
 def test_start_and_every_answer_that_can_be_repeated_lead_to_the_page() -> None:
     """The link says the settings of a run of the answer, and nothing else."""
     answers = runs.recorded()
-    start = Page(runs.HOME, "", "", '<ul class="doors"></ul>')
-    before = [Page(runs.file_of(question), "", "", '<p class="row"></p>') for question, _ in answers]
+    start = runs.Page(runs.HOME, "", "", '<ul class="doors"></ul>')
+    before = [runs.Page(runs.file_of(question), "", "", '<p class="row"></p>') for question, _ in answers]
     first, *after = build.with_doors([start, *before])
     assert f'href="{build.FILE}"' in first.body
     opened = 0

@@ -12,7 +12,7 @@ from dpcl_core.data import catalog as datasets
 from dpcl_core.errors import DataMissing
 from dpcl_core.events import References
 from dpcl_core.methods.references import of_labels
-from dpcl_core.papers import measured, questions
+from dpcl_core.papers import catalog, claims, comparison, measured, questions
 from dpcl_core.spec import RunSpec
 from scripts import record_references
 from tests.support.tiers import quick
@@ -41,16 +41,14 @@ def test_a_recorded_question_has_the_recorded_ceiling_and_no_number_of_test_exam
 
 def test_the_figures_of_a_recorded_question_draw_its_ceiling() -> None:
     """The site and the page of published numbers both write its name beside its line."""
-    name = "paper-split-cifar-100-small"
-    specs = presets.variants(name)
-    found = questions.recorded(specs)
-    first = next(iter(specs.values()))
-    known = questions.recorded_references(name, first, found)
-    assert known.ceiling is not None
-    drawn = questions.picture(first, found, questions.question_names(specs), known).figure
+    paper = catalog.paper("tobaben")
+    form = claims.form(paper, catalog.experiment(paper, "paper-split-cifar-100"), "small")
+    first = next(iter(form.specs.values()))
+    known = questions.recorded_references("paper-split-cifar-100-small", first, form.runs)
+    drawn = questions.picture(first, form.runs, questions.question_names(form.specs), known).figure
     texts = [note.text for note in drawn.layout.annotations]
     assert f"at once, no noise {100 * known.ceiling:.0f} %" in texts
-    assert questions.references_beside(name, specs, found, "AA") == known
+    assert comparison.references_beside(form, "AA") == known
 
 
 @pytest.mark.parametrize("name", quick(12, RECORDED))
