@@ -117,11 +117,11 @@ def _answer(view: state.View, name: str) -> None:
         _picture(name, found)
     elif alone is None:
         runs = questions.specs(name)
-        n_models = sum(spec.n_cells for spec in runs.values())
         what = f"{len(runs)} runs, the cheapest first: " if len(runs) > 1 else "one run: "
-        listed = "; ".join(_in_order(name))  # names have commas of their own
+        titles, in_order = questions.titles(name), questions.cheapest_first(runs, state.store(), process.default())
+        listed = "; ".join(titles[label] for label in in_order)  # names have commas of their own
         data = ", ".join(dict.fromkeys(datasets.card(spec.data.dataset).title for spec in runs.values()))
-        models = f"{n_models} model{'s' if n_models > 1 else ''} on {data}."
+        models = f"{counted(sum(spec.n_cells for spec in runs.values()), 'model')} on {data}."
         with layout.card("answer"):
             st.markdown("**The answer**: nothing has been measured yet.")
             st.markdown(f"**To measure it**: {plain(what + listed)}. In all {plain(models)}")
@@ -142,12 +142,6 @@ def _answer(view: state.View, name: str) -> None:
     _details(name, found, newest)
 
 
-def _in_order(name: str) -> list[str]:
-    """The readers' names of a preset's runs in the order in which Start queues them."""
-    titles = questions.titles(name)
-    return [titles[label] for label in questions.cheapest_first(questions.specs(name), state.store(), process.default())]
-
-
 def repeated(specs: Iterable[RunSpec]) -> str | None:
     """The end of the link to the first of these runs that a page can repeat; None if there is none."""
     from dpcl_core import page as engine  # few questions need them
@@ -161,7 +155,7 @@ def _verdict(question: Question, name: str, *, can_start: bool) -> None:
 
     `name`: the form's preset, to which seeds can be added where it does not decide.
     """
-    one = parts_questions.answer_of(question)
+    one = parts_questions.answers_of([question])[question.name]
     unit = measured.unit(one.asked.metric).replace("%", "points")
     with layout.card("verdict"):
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):

@@ -204,15 +204,18 @@ def select(
 def segmented(
     view: View, name: str, title: str, titles: Mapping[T, str], start: T | None = None, key: str | None = None, **looks: Any
 ) -> T:
-    """The option chosen in a row of buttons of a link's field; as `select`, but for `start`, if it is one, and `key`.
+    """The option chosen in a row of buttons of a link's field; as `select`, but for `start`, if it is one, and `key`."""
+    wanted = view[name] if start is None else start
+    return buttons(title, list(titles), wanted, titles.__getitem__, key=key or view.key(name), **looks)
+
+
+def buttons(title: str, options: Sequence[T], start: object, shown: Callable[[T], str], **looks: Any) -> T:
+    """The option chosen in a row of buttons, which starts from `start`, or from the first option where that is none.
 
     `looks`: what else `st.segmented_control` takes.
     """
-    options, wanted = list(titles), view[name] if start is None else start
-    chosen: T = st.segmented_control(
-        title, options, default=cast(T, wanted) if wanted in titles else options[0], format_func=titles.__getitem__,
-        key=key or view.key(name), required=True, **looks,
-    )  # fmt: skip
+    default = cast(T, start) if start in options else options[0]
+    chosen: T = st.segmented_control(title, options, default=default, format_func=shown, required=True, **looks)
     return chosen
 
 

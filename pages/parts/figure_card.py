@@ -278,12 +278,7 @@ def still(draw: Callable[P, None]) -> Callable[P, None]:
     What it shows must follow from its arguments alone, never from the session or the theme. An argument whose name starts
     with an underscore must follow from the others; it is not compared.
     """
-    return cast("Callable[P, None]", _still_kept(draw))
-
-
-@cache
-def _still_kept(draw: Callable[..., None]) -> Callable[..., None]:
-    return st.cache_resource(max_entries=100, show_spinner=False)(draw)
+    return cast("Callable[P, None]", st.cache_resource(max_entries=100, show_spinner=False)(draw))
 
 
 # What is kept on this computer to save time, with buttons that delete it: on About or Administration.

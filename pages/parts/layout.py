@@ -210,8 +210,8 @@ class _Views:
     def turn(self) -> None:
         """Opens the view that was chosen, as it was left; a callback."""
         st.session_state[link.VIEW] = str(st.session_state[self.key])
-        _change()
-        st.session_state[_TURNED] = st.query_params.to_dict(), st.session_state[state.CHANGES]
+        state.change_page()
+        st.session_state[_TURNED] = st.query_params.to_dict(), state.n_changes()
         link.put({})
 
     def draw(self) -> None:
@@ -223,16 +223,11 @@ class _Views:
         )  # fmt: skip
 
 
-def _change() -> None:
-    """Counts a change of page: what is drawn next has widgets of its own."""
-    st.session_state[state.CHANGES] = st.session_state.get(state.CHANGES, 0) + 1
-
-
 def open_view(titles: Mapping[str, str]) -> str:
     """The name of the view to draw: the link's, else the one open last, else the first; `heading` draws the choice."""
     views = _Views(titles, next(iter(titles)), [])
     last, address = st.session_state.get(f"last-{views.key}"), st.query_params.to_dict()
-    is_behind = st.session_state.get(_TURNED) == (address, st.session_state.get(state.CHANGES))
+    is_behind = st.session_state.get(_TURNED) == (address, state.n_changes())
     if is_behind and not state.is_history():  # a fast visitor, or a slow browser
         link.restore()
     asked = st.query_params.get(link.VIEW)
@@ -241,7 +236,7 @@ def open_view(titles: Mapping[str, str]) -> str:
     opened = next(str(name) for name in (asked, last, views.opened) if name in titles)
     if st.session_state.get(link.VIEW) != opened:
         st.session_state[link.VIEW] = opened
-        _change()
+        state.change_page()
     st.session_state[_VIEWS] = replace(views, opened=opened)
     st.session_state[f"last-{views.key}"] = opened  # the choice itself is forgotten on another page
     return opened
@@ -321,15 +316,14 @@ def actions(place: DeltaGenerator, *, is_shared: bool = False, help_text: str = 
     """Draws the header's buttons: undo and redo if there is a view, the link to this view, help and the presenter's size."""
     with place:
         if view is not None:
-            st.button("Undo", key="undo", on_click=view.undo, disabled=not view.can_undo, shortcut="alt+z")
-            st.button("Redo", key="redo", on_click=view.redo, disabled=not view.can_redo, shortcut="alt+y")
-        if is_shared:
-            # Drawn when it is opened: by then a part of the page may have changed the view by itself.
-            share = popover("Share", "share", help="A link to exactly this view")
-            if share is not None:
-                with share:
-                    st.markdown("This link opens exactly this view:")
-                    link.draw()
+            can_undo, can_redo = view.steps()
+            st.button("Undo", "undo", on_click=view.step, kwargs={"is_back": True}, disabled=not can_undo, shortcut="alt+z")
+            st.button("Redo", "redo", on_click=view.step, kwargs={"is_back": False}, disabled=not can_redo, shortcut="alt+y")
+        # Drawn when it is opened: by then a part of the page may have changed the view by itself.
+        if is_shared and (share := popover("Share", "share", help="A link to exactly this view")) is not None:
+            with share:
+                st.markdown("This link opens exactly this view:")
+                link.draw()
         st.button("Normal size" if is_on() else "Presenter size", key="presenter", on_click=_turn)
         if (box := popover("Help", "help")) is not None:
             with box:

@@ -157,22 +157,18 @@ def allowed(kind: object) -> str:
             return "0 or 1"
         case Whole(low, high):
             return f"a whole number from {low:,} to {high:,}"
+        case Number(BUDGET.low, high):
+            return "a number above 0" + (", or inf" if math.isinf(high) else f", at most {high:g}")
+        case Number(low, high) if max(-low, high) < UNBOUNDED:
+            return f"a number from {low:g} to {high:g}"
         case Number(low, high):
-            return _range(low, high)
+            least = f" of at least {low:g}" if -low < UNBOUNDED else ""
+            return f"a number{least}" + (f" of at most {high:g}" if high < UNBOUNDED else "")
         case Many(each, most):
             return f"at most {most} values between commas, each {words}" if (words := allowed(each)) else ""
         case Maybe(one):
             return allowed(one)
     return ""
-
-
-def _range(low: float, high: float) -> str:
-    if low == BUDGET.low:
-        return "a number above 0" + (", or inf" if math.isinf(high) else f", at most {high:g}")
-    least, most = (f"{bound:g}" if abs(bound) < UNBOUNDED else "" for bound in (low, high))
-    if least and most:
-        return f"a number from {least} to {most}"
-    return f"a number of at least {least}" if least else f"a number of at most {most}" if most else "a number"
 
 
 @dataclass(frozen=True)
@@ -193,12 +189,10 @@ class Field(Generic[T]):
     always: bool = False
     invalid: tuple[T, str] | None = None
 
-    def instead(self) -> str:
-        """What a notice says of what takes the place of an invalid value."""
-        if self.invalid is not None:
-            return self.invalid[1]
+    def instead(self) -> tuple[T, str]:
+        """What takes the place of an invalid value, and what a notice says of it."""
         said = "" if self.default is None else self.kind.write(self.default).replace("inf", "∞")
-        return f"using {said} instead" if said else "that is left out"
+        return self.invalid or (self.default, f"using {said} instead" if said else "that is left out")
 
 
 @dataclass(frozen=True)
@@ -215,9 +209,9 @@ class Codec:
 
     def __init__(self, fields: Sequence[Field[object]] | Sequence[object]) -> None:
         self.fields: tuple[Field[object], ...] = tuple(fields)  # type: ignore[arg-type]
-        keys = [field.key for field in self.fields] + [field.word for field in self.fields if field.word]
-        self._keys = {*keys, "v", LARGE}
-        if len(self._keys) != len(keys) + 2:
+        keys = ["v", LARGE, *(key for field in self.fields for key in (field.key, field.word) if key)]
+        self._keys = {*keys}
+        if len(self._keys) != len(keys):
             raise ValueError(f"two fields share a link key: {keys}")
 
     def write(self, values: Mapping[str, object], unknown: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -231,11 +225,10 @@ class Codec:
             if field.name in values and (field.always or values[field.name] != field.default)
         }
         others = {key: text for key, text in sorted((unknown or {}).items()) if key not in self._keys}
-        if len(urlencode(known | others)) <= MAX_LENGTH:
-            return known | others
-        if len(urlencode(known)) <= MAX_LENGTH:
-            return known
-        raise BadInput("link", f"{len(urlencode(known))} characters", f"must have at most {MAX_LENGTH}")
+        for parameters in (known | others, known):
+            if (length := len(urlencode(parameters))) <= MAX_LENGTH:
+                return parameters
+        raise BadInput("link", f"{length} characters", f"must have at most {MAX_LENGTH}")
 
     def read(self, parameters: Mapping[str, str]) -> Read:
         """Decodes a link; an invalid value becomes its default and adds a notice."""
@@ -250,10 +243,9 @@ class Codec:
                 try:
                     values[field.name] = field.kind.read(raw)
                 except (ValueError, OverflowError):
-                    text = _short(raw) or "nothing"
-                    values[field.name] = field.default if field.invalid is None else field.invalid[0]
+                    values[field.name], instead = field.instead()
                     must = f": must be {words}" if (words := allowed(field.kind)) else ""
-                    notices.append(f"The link asks for {field.title} = {text}{must}; {field.instead()}.")
+                    notices.append(f"The link asks for {field.title} = {_short(raw) or 'nothing'}{must}; {instead}.")
         if unknown := {key: text for key, text in parameters.items() if key not in self._keys}:
             names = ", ".join(_short(key) for key in sorted(unknown))
             notices.append(f"The link also has {names}, unknown to this page: kept in the link, not used.")

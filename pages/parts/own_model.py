@@ -36,7 +36,7 @@ _BUDGET: Final = """Looks count against it, and a run that would exceed it is re
 these rows. A budget that is raised is a new promise."""
 
 _EDITED: Final = "own-edited"
-_KEPT: Final = "own-kept"  # session key: what was kept last and the data of which it is another schema
+KEPT: Final = "own-kept"  # session key: what was kept last and the data of which it is another schema
 _SHOWN: Final = "own-shown"  # session key: the data whose model is shown
 _TABLES: Final = (".csv", ".tsv", ".jsonl", ".parquet", ".txt", ".npz", ".npy")
 _NAMELESS: Final = "No label had enough people to be found, so this model names none: bring more data, or take a larger ε."
@@ -65,11 +65,11 @@ def folder(name: str) -> Path:
     return intake.kept_folder(name)[0]
 
 
-def done(name: str, before: str | None) -> None:
-    """Remembers what was just kept; `before`: the data of which it is another schema."""
-    st.session_state.pop(_EDITED, None)
-    st.session_state[_KEPT] = name, before
-    st.session_state.pop(_SHOWN, None)
+def show_only(key: str, value: object) -> None:
+    """Remembers one thing alone: what is changed, what was kept last, or whose model is shown."""
+    for other in (_EDITED, KEPT, _SHOWN):
+        st.session_state.pop(other, None)
+    st.session_state[key] = value
 
 
 def _names() -> list[str]:
@@ -78,12 +78,6 @@ def _names() -> list[str]:
 
 def listing() -> None:
     """Draws the visitor's own datasets, each with its schema, links and buttons."""
-
-    def edit(name: str) -> None:
-        st.session_state[_EDITED] = name
-        for key in (_KEPT, _SHOWN):
-            st.session_state.pop(key, None)
-
     if not (names := _names()):
         return
     st.header("On this computer", anchor=False)
@@ -94,20 +88,16 @@ def listing() -> None:
                 if _newest(name) is not None:
                     st.button("Its model", key=f"show-{name}", on_click=st.session_state.update, args=({_SHOWN: name},))
                 _train(name)
-                st.button("Change the schema", key=f"edit-{name}", on_click=edit, args=(name,))
+                st.button("Change the schema", key=f"edit-{name}", on_click=show_only, args=(_EDITED, name))
                 if visitor.may_delete(name):
                     _budget(name)
                     _delete(name)
-            if said := _in_words(name):
+            try:
+                said = schema.in_words(intake.kept_folder(name)[1])
+            except BadInput as trouble:  # which must not hide the others' buttons
+                said = str(trouble)
+            if said:
                 st.caption(plain(said))
-
-
-def _in_words(name: str) -> str:
-    """The schema of kept data; what is wrong with it, which must not hide the others' buttons."""
-    try:
-        return schema.in_words(intake.kept_folder(name)[1])
-    except BadInput as trouble:
-        return str(trouble)
 
 
 def _train(name: str) -> None:
@@ -181,7 +171,7 @@ def start(name: str, scenario: ScenarioSpec, epsilon: float) -> None:
 def stage() -> None:
     """Draws what was kept last, or the model that was started or asked for."""
     names, shown = _names(), st.session_state.get(_SHOWN)
-    kept, before = st.session_state.get(_KEPT, (None, None))
+    kept, before = st.session_state.get(KEPT, (None, None))
     if kept in names and kept != shown:
         beside = "" if before is None else f" Runs on {plain(datasets.called(before))} stay as they are."
         st.success(f"Kept as {plain(datasets.called(kept))}.{beside}")

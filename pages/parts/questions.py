@@ -104,36 +104,31 @@ STATES: Final[Mapping[answers.State, str]] = {
 }  # fmt: skip
 
 
-def answer_of(question: Question) -> Answer:
-    """The question's answer: from this computer's newest finished runs of each form, else as recorded."""
-    return answers_of([question])[question.name]
-
-
 def answers_of(asked: Sequence[Question]) -> dict[str, Answer]:
-    """The same for several questions, by name."""
+    """The answer to each question, by name: from this computer's newest finished runs of each form, else as recorded."""
     digests = {question.name: _digests_of(question.name) for question in asked}
     here = sets().finished([digest for of in digests.values() for digest in of])
     ids = {name: tuple(here[digest] for digest in of if digest in here) for name, of in digests.items()}
-    return {
-        one.name: _answer(state.where(), one.name, ids[one.name]) if ids[one.name] else answers.recorded()[one.name]
-        for one in asked
-    }
+    recorded = answers.recorded()
+    return {name: _answer(state.where(), name, of) if of else recorded[name] for name, of in ids.items()}
+
+
+def _named(name: str) -> Question:
+    return next(one for one in questions.questions() if one.name == name)
 
 
 @cache
 def _digests_of(name: str) -> tuple[str, ...]:
     """The digests of the runs of all forms of a question, with those that add seeds."""
-    forms = next(one for one in questions.questions() if one.name == name).forms.values()
+    forms = _named(name).forms.values()
     added = (more for form in forms for more in questions.further(form.name).values())
     return (*(digest for form in forms for digest in questions.digests(form.name)), *map(RunSpec.digest, added))
 
 
 @st.cache_resource(max_entries=100, show_spinner=False)
 def _answer(where: tuple[str, str, str], name: str, ids: tuple[str, ...]) -> Answer:
-    question = next(one for one in questions.questions() if one.name == name)
-    return answers.answer(
-        question, {size: questions.results(form.name, state.store()) for size, form in question.forms.items()}
-    )
+    forms = _named(name).forms.items()
+    return answers.answer(_named(name), {size: questions.results(form.name, state.store()) for size, form in forms})
 
 
 def gallery(view: state.View) -> dict[str, str]:
@@ -172,16 +167,14 @@ def _filters(every: Mapping[str, Answer]) -> dict[str, tuple[str, dict[str, str]
 @cache
 def _facets(name: str) -> tuple[frozenset[str], frozenset[str]]:
     """The methods and the datasets of a question's runs."""
-    question = next(one for one in questions.questions() if one.name == name)
-    specs = [spec for form in question.forms.values() for spec in questions.specs(form.name).values()]
+    specs = [spec for form in _named(name).forms.values() for spec in questions.specs(form.name).values()]
     return frozenset(spec.method for spec in specs), frozenset(spec.data.dataset for spec in specs)
 
 
 def _is_left(one: Answer, chosen: Mapping[str, str]) -> bool:
     of_methods, of_data = _facets(one.question.name)
-    paper = one.question.paper or measured.OWN
-    allowed = {"paper": {paper}, "method": of_methods, "data": of_data, "answered": {one.state}}
-    return all(not chosen[name] or chosen[name] in values for name, values in allowed.items())
+    has = {"paper": {one.question.paper or measured.OWN}, "method": of_methods, "data": of_data, "answered": {one.state}}
+    return all(not chosen[name] or chosen[name] in values for name, values in has.items())
 
 
 def document(left: Sequence[Answer], chosen: Mapping[str, str]) -> dict[str, object]:
@@ -192,9 +185,8 @@ def document(left: Sequence[Answer], chosen: Mapping[str, str]) -> dict[str, obj
     running = {*sets().under_way(), *(name for name in presets.names() if going and going & {*questions.digests(name)})}
     groups: dict[str, dict[str, Any]] = {}
     for one in left:
-        paper = one.question.paper
-        note = "" if paper is None else _claimed(paper)
-        group = groups.setdefault(one.question.group, {"title": one.question.group, "note": note, "cards": []})
+        title, note = one.question.group, "" if one.question.paper is None else _claimed(one.question.paper)
+        group = groups.setdefault(title, {"title": title, "note": note, "cards": []})
         group["cards"].append(_card(one, durations[one.question.smallest.name], running, chosen))
     return {"groups": [*groups.values()], "none": "" if left else "No question fits. Choose All in one of the lists above."}
 
@@ -265,11 +257,10 @@ def content(question: Question, size: Size) -> tuple[Key, PaperSide]:
 def _content(where: tuple[str, str, str], key: Key, _own: Mapping[str, Run]) -> PaperSide:
     paper = catalog.paper(key[0])
     experiment, size = catalog.experiment(paper, key[1]), key[2]
-    runs = questions.recorded(presets.variants(experiment.preset(size)))
+    specs = presets.variants(experiment.preset(size))
+    runs = questions.recorded(specs)
     runs |= {label: measured.measured_run(run, state.run_result(run).events) for label, run in _own.items()}
-    form = claims.form(
-        paper, experiment, size, {label: runs[label] for label in presets.variants(experiment.preset(size)) if label in runs}
-    )
+    form = claims.form(paper, experiment, size, {label: runs[label] for label in specs if label in runs})
     others = [claims.form(paper, experiment, other) for other in experiment.sizes if other != size]
     joined = claims.claims([form, *others], are_ours=experiment.is_ours)
     return PaperSide(paper, form, comparison.comparison_rows(paper, experiment, runs), joined)
@@ -279,11 +270,11 @@ def paper_view(view: state.View, question: Question, size: Size) -> str:
     """Draws the paper's side; returns the quantity that is shown."""
     key, found = content(question, size)
     findings(key, found)
-    metric = found.form.experiment.metrics[0]
-    if len(found.form.experiment.metrics) > 1:
-        titles = {name: comparison.quantity(name, found.form.specs.values()) for name in found.form.experiment.metrics}
+    titles = {name: comparison.quantity(name, found.form.specs.values()) for name in found.form.experiment.metrics}
+    metric = next(iter(titles))
+    if len(titles) > 1:
         metric = fields.segmented(view, "metric", "Quantity", titles, key=f"{view.key('metric')}-{question.paper}")
-    _both(key, found, metric, comparison.quantity(metric, found.form.specs.values()))
+    _both(key, found, metric, titles[metric])
     _figures(key, found)
     _claims(found)
     _on_other_data(found.paper, found.form.experiment)
@@ -301,11 +292,11 @@ def findings(key: Key, _content: PaperSide) -> None:
     """Draws the count of claims and which runs are missing."""
     if lead := _content.lead:
         st.header(lead, anchor=False)
-    if not _content.form.runs:
+    runs, specs = _content.form.runs, _content.form.specs
+    if not runs:
         st.info("None of these runs exists yet: open one below and press Start, or use the terminal.")
-    elif len(_content.form.runs) < len(_content.form.specs):
-        missing = ", ".join(label for label in _content.form.specs if label not in _content.form.runs)
-        st.info(f"Here: {len(_content.form.runs)} of {counted(len(_content.form.specs), 'run')}. Still missing: {missing}.")
+    elif missing := [label for label in specs if label not in runs]:
+        st.info(f"Here: {len(runs)} of {counted(len(specs), 'run')}. Still missing: {', '.join(missing)}.")
 
 
 def _both(key: Key, found: PaperSide, metric: str, quantity: str) -> None:
@@ -333,16 +324,12 @@ def _figures(key: Key, found: PaperSide) -> None:
     experiment, epsilon, test = form.experiment.name, None, None
     with st.container(key="figure-choices", horizontal=True, vertical_alignment="bottom", gap="small"):
         name = st.selectbox("Figure of the paper", of, format_func="Figure {}".format, key=f"figure-{experiment}", width=260)
+        at = f"{experiment}-{name}"
         if budgets := comparison.figure_budgets(form, of[name]):
-            at = f"figure-budget-{experiment}-{name}"
-            epsilon = st.segmented_control(
-                "Budget", budgets, default=budgets[0], format_func=epsilon_label, required=True, key=at
-            )
+            epsilon = fields.buttons("Budget", budgets, budgets[0], epsilon_label, key=f"figure-budget-{at}")
         if tests := comparison.figure_tests(form, of[name]):
             titles = [f"{one.first.run} / {one.second.run}, {report.budgets_of(one)}" for one in tests]
-            test = st.selectbox(
-                "Compared", range(len(tests)), format_func=titles.__getitem__, key=f"figure-test-{experiment}-{name}"
-            )
+            test = fields.choice("Compared", dict(enumerate(titles)), 0, key=f"figure-test-{at}")
     drawn = _figure(key, name, epsilon, test, text.is_dark(), found)
     figure_card.show(
         drawn.picture, found.provenance(), key="paper-figure", title=f"Figure {name}", table=drawn.table, caption=drawn.note,
@@ -370,8 +357,7 @@ def _claims(found: PaperSide) -> None:
         st.markdown(f"**{whose} claims, tested in our runs**")
         st.dataframe(pd.DataFrame(lines).fillna(""), hide_index=True, key="claims-table", alt=found.lead)
         st.caption(report.claims_note(found.paper, lines))
-        layers = [f"- **{name}**: {what}" for name, what in map(report.layer, claims.by_layer([found.form]))]
-        if layers:
+        if layers := [f"- **{name}**: {what}" for name, what in map(report.layer, claims.by_layer([found.form]))]:
             st.markdown("\n".join(["**Layer by layer**", "", *layers]))
             st.caption(report.LAYERS_NOTE)
 
@@ -389,8 +375,7 @@ def draw_numbers(key: Key, metric: str, _content: PaperSide) -> None:
         for remark in (*remarks, *comparison.table_remarks(_content.paper, _content.form.experiment)):
             st.caption(plain(remark))
         form = _content.form
-        reasons = comparison.reasons(_content.paper, form.experiment, form.size, form.runs.values())
-        if reasons:
+        if reasons := comparison.reasons(_content.paper, form.experiment, form.size, form.runs.values()):
             with st.expander("Why our numbers differ"):
                 st.markdown("\n".join(f"- {plain(reason)}" for reason in reasons))
 
@@ -404,8 +389,8 @@ def runs(key: Key, _content: PaperSide) -> None:
             run = _content.form.runs.get(label)
             with st.container(key=f"reproduction-run-{label}", horizontal=True, vertical_alignment="center", gap="small"):
                 layer = methods.layer(spec)
-                suffix = "" if layer is None else f" · {layer.title}"
-                more = " ".join([*([layer.words] if layer else []), *(run.made_before if run else ())])
+                suffix, words = ("", []) if layer is None else (f" · {layer.title}", [layer.words])
+                more = " ".join([*words, *(run.made_before if run else ())])
                 st.markdown(plain(f"{report.source(label, run)}{suffix}"), width="stretch", help=plain(more) or None)
                 layout.arrow("train", "Open in Train", train_form.parameters_of(spec))
         seconds = presets.about(experiment.preset(size)).seconds_in_all
@@ -418,11 +403,13 @@ def match_rates(runs: Mapping[str, measured.Measured]) -> None:
     """Draws the printed p̂ and margins, ours if a run of the visitor recorded them, and a link to Explore."""
     run_ids = (run.run_id for run in runs.values() if run.run_id)
     scores_by_run = {run_id: scores for run_id in run_ids if (scores := _scores(run_id)) is not None}
-    run_id, scores = max(scores_by_run.items(), key=lambda item: len(item[1].m), default=(None, None))
-    ours = {} if scores is None else {
-        m: (f"{mean:.2f}", f"{least:.2f}", f"{gap:.2g}")
-        for m, mean, least, gap in zip(scores.m, scores.mean_rate, scores.least_rate, scores.least_gap, strict=True)
-    }  # fmt: skip
+    run_id, scores = max(scores_by_run.items(), key=lambda item: len(item[1].m), default=("", None))
+    ours, whose = {}, "No own numbers yet: recorded runs keep models, not lists."
+    if scores is not None:
+        measures = zip(scores.m, scores.mean_rate, scores.least_rate, scores.least_gap, strict=True)
+        ours = {m: (f"{mean:.2f}", f"{least:.2f}", f"{gap:.2g}") for m, mean, least, gap in measures}
+        whose = f"Ours: your run {run_id[:4]}, entries of all its clients' lists; separated if signatures differ by "
+        whose += f"{scores.gap:g} standard deviations."
     with layout.card("match-rates"):
         st.markdown("**How often an anchor separates two entries** :small[Table 8; not a metric of models]")
         layout.draw_table(
@@ -430,15 +417,8 @@ def match_rates(runs: Mapping[str, measured.Measured]) -> None:
             ((f"{m}", f"{rate:.2f}", f"{margin:.2f}", *ours.get(m, "–––")) for m, (rate, margin) in TABLE_8.items()),
             names=0,
         )
-        whose = (
-            "No own numbers yet: recorded runs keep models, not lists."
-            if scores is None
-            else f"Ours: your run {str(run_id)[:4]}, entries of all its clients' lists; separated if signatures differ by "
-            f"{scores.gap:g} standard deviations."
-        )
         st.caption(f"{whose} The paper prints neither γ nor the margin's unit, so no difference is formed.")
-        query = {"sh": "run", "run": str(run_id)} if run_id else {}
-        where = "this run" if run_id else "a simulation, or a run of yours"
+        where, query = ("this run", {"sh": "run", "run": run_id}) if run_id else ("a simulation, or a run of yours", {})
         layout.arrow("explore", f"How many anchors does it take? In {where}", {"view": "clients", **query})
 
 
@@ -471,8 +451,7 @@ def _on_other_data(paper: Paper, experiment: Experiment) -> None:
     with layout.card("other-data"):
         st.markdown("**Other data, same claims**")
         for place, (_, form) in enumerate(one for one in other_data.recorded(paper) if one[1].experiment is experiment):
-            said = plain(f"{other_data.data_title(form)}: {other_data.sentence(paper, form)}")
-            st.markdown(said)
+            st.markdown(said := plain(f"{other_data.data_title(form)}: {other_data.sentence(paper, form)}"))
             lines = pd.DataFrame(other_data.lines(paper, form), columns=list(other_data.HEAD))
             st.dataframe(lines, hide_index=True, key=f"other-data-{place}", alt=said)
             st.caption(plain(other_data.changes(form)))

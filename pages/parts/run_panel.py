@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from html import escape
-from typing import Literal
+from typing import Any
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
@@ -30,8 +30,8 @@ from dpcl_core.runs.run import Run
 from dpcl_core.runs.store import Store
 from dpcl_core.spec import RunSpec
 from pages.parts import anchor_source as lists
-from pages.parts import layout, pecl_claim, rooms, state, status_line, text, token_heat, train_form
-from pages.parts.figure_card import show
+from pages.parts import fields, layout, pecl_claim, rooms, state, status_line, text, token_heat, train_form
+from pages.parts.figure_card import kept_builder, show
 from pages.parts.text import WORDS, capital, plain
 
 ACTIVE = ("queued", "starting", "running", "stopping")
@@ -132,18 +132,14 @@ def focus(result: Result, key: str, start: float | None) -> float:
     if len(budgets) == 1:
         return float(default)
     with st.container(key="focus-row"):
-        chosen = st.segmented_control("Show ε =", budgets, default=default, format_func=epsilon_text, key=key, required=True)
-    return float(chosen)
+        return float(fields.buttons("Show ε =", budgets, default, epsilon_text, key=key))
 
 
 def under_rule(result: Result, key: str, start: str | None) -> Result:
     """The result under the chosen prediction rule, if the method has several; else unchanged."""
     if not result.rules:
         return result
-    picked = st.segmented_control(
-        "Prediction rule", result.rules, default=start if start in result.rules else result.rules[0],
-        format_func=rule_title, key=key, required=True, help=_RULES,
-    )  # fmt: skip
+    picked = fields.buttons("Prediction rule", result.rules, start, rule_title, key=key, help=_RULES)
     return replace(result, rule=None if picked == result.rules[0] else picked)
 
 
@@ -188,14 +184,15 @@ def _curve(result: Result, *, live: bool) -> None:
     )  # fmt: skip
 
 
-def _grid(result: Result, chosen: float, name: Literal["matrix", "forgetting"]) -> None:
+def _grid(result: Result, chosen: float, name: str) -> None:
     """Draws the matrix of scores of one budget, or what was forgotten."""
-    matrix, forgotten = _grids(key=_key(result), chosen=chosen, dark=text.is_dark(), _result=result)
-    which = epsilon_label(chosen, result.standing)
+    of: dict[str, Any] = {"epsilon": chosen, "n_tasks": result.n_tasks, "standing": result.standing, "dark": text.is_dark()}
+    title, note, build = "Forgetting", "points lost since best", curves.forgetting_grid
     if name == "matrix":
-        show(matrix, None, key=name, title="Who remembers what", note=f"{which}, {result.score} %", live=True)
-    else:
-        show(forgotten, None, key=name, title="Forgetting", note=f"{which}, points lost since best", live=True)
+        of["score"] = result.score
+        title, note, build = "Who remembers what", f"{result.score} %", curves.accuracy_matrix
+    picture = kept_builder(build)(result.accuracy, **of)
+    show(picture, None, key=name, title=title, note=f"{epsilon_label(chosen, result.standing)}, {note}", live=True)
 
 
 @st.fragment
@@ -247,19 +244,9 @@ def _key(result: Result) -> _Key:
     return (*state.where(), result.run_id, len(result.events), result.rule, result.ceiling)
 
 
-@st.cache_resource(max_entries=60, show_spinner=False)
-def _grids(key: _Key, chosen: float, dark: bool, _result: Result) -> tuple[Picture, Picture]:
-    """Matrix and forgetting of a run, cached for all visitors until the run has new events."""
-    table, n_tasks, score, standing = _result.accuracy, _result.n_tasks, _result.score, _result.standing
-    return (
-        curves.accuracy_matrix(table, epsilon=chosen, n_tasks=n_tasks, score=score, standing=standing, dark=dark),
-        curves.forgetting_grid(table, epsilon=chosen, n_tasks=n_tasks, standing=standing, dark=dark),
-    )
-
-
 @st.cache_resource(max_entries=120, show_spinner=False)
 def _figure(key: _Key, name: str, dark: bool, _result: Result) -> Picture:
-    """A figure of a run by its name in `Result.figure`, cached likewise."""
+    """A figure of a run by its name in `Result.figure`, cached for all visitors until the run has new events."""
     return replace(_result, name="this run").figure(name, dark=dark)
 
 
@@ -360,11 +347,11 @@ def attempt(action: Callable[[], None]) -> Callable[[], None]:
 def export(run_id: str) -> None:
     """Draws the downloads of a run, made on demand: everything as a zip, the report and the table."""
     store = state.store()  # here: a download has no visitor
-    if (files := layout.popover("Export", "export")) is None:
+    if (box := layout.popover("Export", "export")) is None:
         return
-    with files:
-        inside = "Report, classifiers, tables, figures, notebook, settings, card"
-        layout.download("Everything (zip)", lambda: _archive(store, run_id), f"run-{run_id}.zip", inside)
+    with box:
+        top, inside = f"run-{run_id}", "Report, classifiers, tables, figures, notebook, settings, card"
+        layout.download("Everything (zip)", lambda: archive(files.bundle(store, run_id), f"{top}/"), f"{top}.zip", inside)
         made: dict[str, Callable[[Result], str]] = {
             "report.html": lambda of: of.to_html(administration.sentence(store, of.spec.data.dataset)),
             "accuracy.csv": lambda of: of.scores.to_csv(index=False),
@@ -378,16 +365,12 @@ def _file(store: Store, run_id: str, make: Callable[[Result], str]) -> str:
     return make(Result(run_id, run.name, run.spec, store.events(run_id)))
 
 
-def _archive(store: Store, run_id: str) -> bytes:
-    return archive({f"run-{run_id}/{name}": content for name, content in files.bundle(store, run_id).items()})
-
-
-def archive(files: Mapping[str, bytes]) -> bytes:
-    """The files as a zip."""
+def archive(contents: Mapping[str, bytes], folder: str = "") -> bytes:
+    """The files as a zip, each name after that of their `folder`, if any."""
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as made:
-        for name, content in files.items():
-            made.writestr(name, content)
+        for name, content in contents.items():
+            made.writestr(f"{folder}{name}", content)
     return packed.getvalue()
 
 

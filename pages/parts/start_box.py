@@ -157,12 +157,11 @@ def _seconds(spec: RunSpec, device: str) -> tuple[float | None, bool]:
 def costly(spec: RunSpec | None, device: str) -> BadInput | None:
     """Why such a run may not be started: above a limit of a shared server, or a budget of own data; None: it may be."""
     store = state.store()
-    if spec is None:
-        return None
     try:
-        if store.visitor is not None:
+        if spec is not None and store.visitor is not None:
             administration.check_cost(store, spec, _seconds(spec, device)[0])
-        administration.check_at_start(store, spec)
+        if spec is not None:
+            administration.check_at_start(store, spec)
     except BadInput as refused:
         return refused
     return None
@@ -186,15 +185,17 @@ def _start(spec: RunSpec, device: str, split: Split | None) -> None:
 
 def noise_warning(spec: RunSpec) -> None:
     """Draws the note, if there is one and the feature dimension is known beforehand: a headline, with details on demand."""
-    if note := _note(key=spec.to_json(), _spec=spec):
-        short, text = note
-        if (box := layout.popover(plain(short), "noise-warning", type="tertiary")) is not None:
-            box.markdown(plain(text))
+    short, text = _note(key=spec.to_json(), _spec=spec) or ("", "")
+    if short and (box := layout.popover(plain(short), "noise-warning", type="tertiary")) is not None:
+        box.markdown(plain(text))
 
 
 @st.cache_data(max_entries=200, show_spinner=False)
 def _note(key: str, _spec: RunSpec) -> tuple[str, str] | None:
-    if (n_features := _n_features(_spec)) is None:
+    n_features = backbones.card(_spec.data.backbone).feature_dim
+    if n_features is None and _spec.data.backbone == "pixels":
+        n_features = datasets.card(_spec.data.dataset).n_values
+    if n_features is None:  # unknown before loading
         return None
     try:
         facts = of_spec(_spec)
@@ -208,14 +209,6 @@ def _note(key: str, _spec: RunSpec) -> tuple[str, str] | None:
         return "ε: one budget is out of reach", f"{refused}."
     text = noise_forecast.note(predicted)
     return (noise_forecast.headline(predicted), text) if text is not None else None
-
-
-def _n_features(spec: RunSpec) -> int | None:
-    """Feature dimension of the backbone, else of the example; None if unknown before loading."""
-    dimension = backbones.card(spec.data.backbone).feature_dim
-    if dimension is not None or spec.data.backbone != "pixels":
-        return dimension
-    return datasets.card(spec.data.dataset).n_values
 
 
 def _mend_button(view: state.View, values: train_form.Values, fix: Mapping[str, object] | None = None) -> None:
@@ -275,28 +268,24 @@ def _word(key: str, value: object, mended: train_form.Values) -> str:
     """A change as the form with the mended values says it; empty for a value left out, which goes with another change."""
     if setting := fields.setting_of(key, str(mended["method"]), str(mended["scenario"])):
         return f"an empty “{setting.title}”" if value is None else f"“{setting.title}” = {setting.shown(value)}"
-    if value is None:
+    if value is None or key == "data":
         return ""
     named = fields.options(key, str(mended["scenario"])).get(str(value), "")
-    match key:
-        case "params":
+    match key, value:
+        case "params", _:
             return "the method's defaults"
-        case "data":
-            return ""
-        case "seeds":
-            return counted(len(cast("tuple[int, ...]", value)), "seed")
-        case "method" | "data.dataset" | "data.backbone":
+        case "seeds", [*seeds]:
+            return counted(len(seeds), "seed")
+        case "method" | "data.dataset" | "data.backbone", _:
             return named
-        case "scenario":
-            return scenarios.card(str(cast("Mapping[str, object]", value)["kind"])).title
-        case "labels":
-            return f"“{named}” as label list"
-        case "privacy.epsilons":
-            return f"ε = {'; '.join(epsilon_text(epsilon) for epsilon in cast('tuple[float, ...]', value))}"
-        case "privacy.delta":
+        case "scenario", {"kind": kind}:
+            return scenarios.card(str(kind)).title
+        case "labels" | "privacy.adjacency", _:
+            return f"“{named}”{' as label list' * (key == 'labels')}"
+        case "privacy.epsilons", [*budgets]:
+            return f"ε = {'; '.join(epsilon_text(cast(float, epsilon)) for epsilon in budgets)}"
+        case "privacy.delta", _:
             return f"δ = {value:g}"
-        case "privacy.adjacency":
-            return f"“{named}”"
     return f"“{fields.TITLES.get(key, key)}” = {value}"
 
 
@@ -311,17 +300,15 @@ _SAME_CLIENTS = "A client may be in every task, so the privacy spent on a client
 
 def stream(values: Mapping[str, object] | None, spec: RunSpec | None = None, filled: float = 1.0) -> None:
     """Draws the stream of the first seed, of the form's `values` or of a run. `filled`: the share that is read already."""
-    try:  # the data, the scenario and the seeds of the form, whatever its other settings are
-        if values is not None:
+    shown, lacks = None, _NO_FIT
+    with suppress(BadInput):
+        if values is not None:  # the data, the scenario and the seeds of the form, whatever its other settings are
             raw = train_form.raw_of(values)
             spec = checks.parse({name: raw[name] for name in ("data", "scenario", "seeds")})
         assert spec is not None
-        shown = scenarios.preview(spec.data, spec.scenario, spec.seeds[0])
-    except BadInput:
-        st.caption(f"**The stream.** {_NO_FIT}")
-        return
-    if shown is None:
-        st.caption(f"**The stream.** {_NOT_HERE}")
+        shown, lacks = scenarios.preview(spec.data, spec.scenario, spec.seeds[0]), _NOT_HERE
+    if shown is None or spec is None:
+        st.caption(f"**The stream.** {lacks}")
         return
     said = []
     if shown.held is not None:
@@ -381,12 +368,12 @@ def asking_helper() -> None:
         return
     with box:
         asked = (("Training examples", 10, 10**7, 1000), ("Classes", 2, 1000, 10), ("Tasks", 1, 100, 5))
+        cards = {card.name: card for card in backbones.CARDS.values() if card.feature_dim and not card.is_language_model}
         with st.container(horizontal=True, gap="small"):
             n, classes, tasks = (
                 int(st.number_input(title, least, most, start, key=f"helper-{title}", width=150))
                 for title, least, most, start in asked
             )
-            cards = {card.name: card for card in backbones.CARDS.values() if card.feature_dim and not card.is_language_model}
             network = st.selectbox("Network", cards, format_func=lambda name: cards[name].title, key="helper-network")
         n_features, delta = cards[network].feature_dim or 0, checks.default_delta(n)
         _advice(Sizes(n, classes, tasks, network, n_features, "prior-const", delta))
@@ -394,11 +381,12 @@ def asking_helper() -> None:
 
 def _advice(sizes: Sizes) -> None:
     with st.spinner("Looking at recorded runs ..."):
-        n, classes, tasks = f"{sizes.n_people:,} examples", f"{sizes.n_classes} classes", f"{sizes.n_tasks} tasks"
-        st.markdown(f"With about {n}, {classes} and {tasks}: **{forecasts.advice(sizes)}**")
+        counts = f"{sizes.n_people:,} examples, {sizes.n_classes} classes and {sizes.n_tasks} tasks"
+        st.markdown(f"With about {counts}: **{forecasts.advice(sizes)}**")
         found = forecasts.expected(sizes)
+        cells = {at: f"{100 * one.accuracy:.0f} ({100 * one.low:.0f}–{100 * one.high:.0f})" for at, one in found.items()}
         rows = [
-            (methods.card(name).title, *(_cell(found.get((name, epsilon))) for epsilon in forecasts.BUDGETS))
+            (methods.card(name).title, *(cells.get((name, epsilon), "–") for epsilon in forecasts.BUDGETS))
             for name in forecasts.METHODS
         ]
         layout.draw_table(("accuracy to expect, %", *(f"ε = {epsilon:g}" for epsilon in forecasts.BUDGETS)), rows)
@@ -406,7 +394,3 @@ def _advice(sizes: Sizes) -> None:
         if all(one.network != sizes.network for one in forecasts.known()):
             said += " None of them used this network, so trust it less."
         st.caption(f"{said} Guessing gives {100 / sizes.n_classes:.0f} % where classes are equally large.")
-
-
-def _cell(one: forecasts.Expected | None) -> str:
-    return "–" if one is None else f"{100 * one.accuracy:.0f} ({100 * one.low:.0f}–{100 * one.high:.0f})"

@@ -306,10 +306,8 @@ def _budget(view: state.View, values: Values) -> tuple[tuple[float, ...], tuple[
         if bad:
             st.warning(f"ε = {plain(bad[0][:40])}: must be a number above 0, or inf for no noise; left out.")
         counts = sorted({*SEED_COUNTS, len(first)})
-        count = st.segmented_control(
-            fields.TITLES["seeds"], counts, default=len(first), key=view.key("seeds"), required=True,
-            help="One model each: another class order, another subset. Fewer than 3 give no interval.",
-        )  # fmt: skip
+        help_text = "One model each: another class order, another subset. Fewer than 3 give no interval."
+        count = fields.buttons(fields.TITLES["seeds"], counts, len(first), str, key=view.key("seeds"), help=help_text)
         if count == 1:
             st.caption("One seed: no intervals, and the result is a single draw.")
         return chosen, (first if count == len(first) else tuple(range(count)))
