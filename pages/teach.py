@@ -15,10 +15,6 @@ from pages.parts.rooms import FIELDS, attempt, open_rooms, panel, room_of_code
 from pages.parts.text import WORDS, labelled, plain
 
 VIEWS = {"exercises": "Exercises", "plan": "For teachers", "classroom": "Classroom"}
-PROVES = (
-    "It proves that this server has checked these answers for this name. It does not prove who typed them. Only the server "
-    "that made it can read it."
-)
 HEADS = ("name", "part", "right", "which", "valid", "why not")
 VALID = "yes"
 _EXAMPLE = "amber fox"  # an invented name
@@ -79,7 +75,10 @@ def _sheet(part: str, number: int, name: str) -> None:
     if given:
         right = "".join(one.letter for one in asked if one.is_right(given[one.letter]))
         st.html(f'<p role="status" class="lesson-verdict"><b>{len(right)} of {len(asked)} right.</b></p>')
-        st.markdown(f"**Your code to hand in.** {PROVES}")
+        st.markdown(
+            "**Your code to hand in.** It proves that this server has checked these answers for this name. It does not "
+            "prove who typed them. Only the server that made it can read it."
+        )
         st.code(exercises.sealed(exercises.Handed(name, number, right)), language=None, wrap_lines=True)
 
 

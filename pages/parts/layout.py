@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from html import escape
+from itertools import pairwise
 from mimetypes import guess_type
 from pathlib import Path
 from typing import Any, Final
@@ -171,21 +172,18 @@ def markdown(text: str) -> None:
 
 def marked(text: str, seen: set[course.Word]) -> str:
     """The Markdown with tags around the first use of every word that is not in `seen`; grows `seen`."""
-    parts, done = [], 0
-    for kept in _KEPT.finditer(text):
-        parts += [_prose(text[done : kept.start()], seen), kept.group()]
-        done = kept.end()
-    return "".join([*parts, _prose(text[done:], seen)])
+    places = [0, *(place for kept in _KEPT.finditer(text) for place in kept.span()), len(text)]
+    parts = [text[start:end] for start, end in pairwise(places)]  # every second one stays as it is
+    return "".join(part if place % 2 else _prose(part, seen) for place, part in enumerate(parts))
 
 
 def _prose(text: str, seen: set[course.Word]) -> str:
-    parts, done = [], 0
+    said, done = "", 0
     for start, end, word in course.first_uses(text, seen):
         meaning = escape(f"{word.word}: {word.meaning}")
-        parts.append(f'{text[done:start]}<span class="term" role="term" tabindex="0" aria-description="{meaning}">')
-        parts.append(f"{text[start:end]}</span>")
-        done = end
-    return "".join([*parts, text[done:]])
+        said += f'{text[done:start]}<span class="term" role="term" tabindex="0" aria-description="{meaning}">'
+        said, done = f"{said}{text[start:end]}</span>", end
+    return said + text[done:]
 
 
 # A page of several views: the address names the one that is drawn. To change it is a change of page, with widgets anew.
@@ -296,8 +294,7 @@ def header(title: str, question: str, *, is_shared: bool = False, help_text: str
 def heading(title: str, question: str, *, notices: Sequence[str] = ()) -> DeltaGenerator:
     """Draws title, question and notices; returns the container for `actions`, filled later when the view is known."""
     _inside_the_app()
-    # Starts a page: no word is explained yet.
-    st.session_state[_SEEN] = set()
+    st.session_state[_SEEN] = set()  # starts a page: no word is explained yet
     with st.container(key="page-head", gap="small"):
         st.title(title, anchor=False)
         views: _Views | None = st.session_state.pop(_VIEWS, None)

@@ -103,11 +103,9 @@ def listing() -> None:
 def _train(name: str) -> None:
     """Draws the link to Train with settings that fit the data."""
     try:
-        spec = checks.parse(presets.settings(name))
+        layout.arrow("train", "Other settings", train_form.parameters_of(checks.parse(presets.settings(name))))
     except (BadInput, DataMissing) as trouble:
         st.caption(plain(str(trouble)))
-        return
-    layout.arrow("train", "Other settings", train_form.parameters_of(spec))
 
 
 def _budget(name: str) -> None:
@@ -121,9 +119,8 @@ def _budget(name: str) -> None:
             st.markdown(plain(one.sentence(datasets.called(name))))
         epsilon = st.number_input(_EPSILON, 0.01, value=found[0].epsilon if found else 4.0, key=f"budget-{key}-epsilon")
         st.caption(_BUDGET)
-        chosen: dict[str, float | None] = {"Declare": epsilon, **({"Remove": None} if found else {})}
-        for label, declared in chosen.items():
-            if st.button(label, key=f"budget-{key}-{label}"):
+        for label, declared in (("Declare", epsilon), ("Remove", None)):
+            if (label == "Declare" or found) and st.button(label, key=f"budget-{key}-{label}"):
                 administration.declare_budget(state.store(), name, declared)
                 st.rerun()
 
@@ -217,15 +214,13 @@ def _files(where: tuple[str, str, str], run_id: str) -> dict[str, bytes]:
 def _try(run: Run, files: dict[str, bytes]) -> None:
     """Draws the fields for examples of the visitor's, and what the released classifier says of them."""
     kind, asked, dropped = datasets.card(run.spec.data.dataset).kind, None, None
-    typed = header = ""
+    typed, header = "", _header(files) if kind == "table" else ""
     with st.form("own-try", border=False):
         st.markdown("**Try it.** The answers come from what was released: asking costs no ε.")
-        if kind in ("text", "tagged"):
-            typed = st.text_area("A text, or one a line", key=f"own-typed-{run.id}", max_chars=20_000, height=100)
-        else:
-            if kind == "table":
-                header = _header(files)
-                typed = st.text_area("Rows, one a line", header, key=f"own-typed-{run.id}", max_chars=20_000, height=100)
+        if kind in ("text", "tagged", "table"):
+            label = "Rows, one a line" if kind == "table" else "A text, or one a line"
+            typed = st.text_area(label, header, key=f"own-typed-{run.id}", max_chars=20_000, height=100)
+        if kind not in ("text", "tagged"):
             what, suffixes = ("A picture", PICTURES) if kind == "image" else ("A file of rows", _TABLES)
             dropped = st.file_uploader(what, type=[one[1:] for one in suffixes], key=f"own-asked-{run.id}")
         if st.form_submit_button("Ask"):
@@ -246,8 +241,7 @@ def _try(run: Run, files: dict[str, bytes]) -> None:
 def _header(files: dict[str, bytes]) -> str:
     """The line with the columns that a classifier of rows reads; empty where its data had no such line."""
     step = json.loads(files[f"{released.NAME}/{released.DOCUMENT}"])["models"][0]["steps"][-1]
-    rows = table_features.read_encoding(step["facts"]["rows"])
-    written = io.StringIO()
+    rows, written = table_features.read_encoding(step["facts"]["rows"]), io.StringIO()
     csv.writer(written, lineterminator="\n").writerows([rows.names] if rows.has_names else [])
     return written.getvalue()
 

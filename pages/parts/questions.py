@@ -229,10 +229,6 @@ def _unmeasured(question: Question) -> str:
 
 # Below the title of a figure without a table in the paper; by whether the experiment is ours.
 _NO_TABLE = {False: "published only as plots: no numbers to draw", True: "our own experiment, not the paper's"}
-_MEMBERS = (
-    "The workshop version states for its Figure A.1, a plot without numbers: single members are better without noise than "
-    "with it, and their ensemble is not."
-)
 # Paper, experiment, form, and this computer's finished runs: what a content follows from. With it, parts can be kept.
 Key = tuple[str, str, Size, tuple[tuple[str, str], ...]]
 
@@ -442,7 +438,9 @@ def earlier(found: PaperSide) -> None:
     frame = report.members(found.form.runs)
     figure_card.show(
         statistics.members_and_ensemble(frame, dark=text.is_dark()), found.provenance(), key="members",
-        title="Single members and the ensemble", note=_MEMBERS, table=frame, linked=True,
+        title="Single members and the ensemble", table=frame, linked=True,
+        note="The workshop version states for its Figure A.1, a plot without numbers: single members are better without "
+        "noise than with it, and their ensemble is not.",
     )  # fmt: skip
 
 

@@ -229,12 +229,6 @@ def _class_names(dataset: str) -> tuple[str, ...]:
 # The network of a run on the form: which one, at which resolution, and a button that fetches it where it is not here.
 
 
-_TIMM_HELP = (
-    "Any image model of timm: type timm:MODEL; any causal language model of the Hugging Face hub: hf:NAME. Weights come "
-    "from the hub or from the folder DPCL_WEIGHTS."
-)
-
-
 def draw(view: state.View, dataset: str) -> dict[str, object]:
     """Draws network, resolution and number of axes, where the network has them, for these data; returns their values."""
     name = _network(view)
@@ -263,7 +257,12 @@ def _network(view: state.View) -> str:
     current = str(view["backbone"])
     cards = {name: _card(name) for name in [*catalog.names(), current]}
     titles = {name: name if card is None else card.title for name, card in cards.items()} | {"": "Another …"}
-    if name := fields.select(view, "backbone", fields.TITLES["data.backbone"], titles, help=_TIMM_HELP):
+    name = fields.select(
+        view, "backbone", fields.TITLES["data.backbone"], titles,
+        help="Any image model of timm: type timm:MODEL; any causal language model of the Hugging Face hub: hf:NAME. Weights "
+        "come from the hub or from the folder DPCL_WEIGHTS.",
+    )  # fmt: skip
+    if name:
         return name
     key = f"{view.key('backbone')}-name"
     typed = st.text_input("Its name", key=key, max_chars=100, placeholder="timm:MODEL, st:NAME or hf:NAME")
@@ -326,12 +325,6 @@ def _fetch(card: catalog.BackboneCard) -> None:
 
 
 _HERE, _ALL, _RAY = "This computer", "All machines", "Ray cluster"
-_HELP = (
-    "Elsewhere, models of a run that share no work are learned in parts, each by the next free machine. "
-    "The result stays that of the unsplit run."
-)
-
-
 def device_choice() -> str:
     """Draws the choice where the computer has a graphics card; the name of the chosen device."""
     titles = {device.name: device.title for device in process.devices()}
@@ -351,8 +344,11 @@ def split_choice(device: str) -> run.Split | None:
     offered = [_HERE, *([_ALL] if len(present) > 1 else []), *([_RAY] if has_ray else [])]
     if len(offered) == 1:
         return None
-    titles = {_ALL: f"{_ALL}: {', '.join(present)}"}
-    chosen = st.selectbox("Where", offered, format_func=lambda name: titles.get(name, name), key="where", help=_HELP)
+    chosen = fields.choice(
+        "Where", {name: f"{_ALL}: {', '.join(present)}" if name == _ALL else name for name in offered}, _HERE, key="where",
+        help="Elsewhere, models of a run that share no work are learned in parts, each by the next free machine. "
+        "The result stays that of the unsplit run.",
+    )  # fmt: skip
     if chosen == _HERE:
         return None
     kind = "cpu" if device == "cpu" else "cuda"

@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import cast
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from dpcl_core import checks, presets
 from dpcl_core.backbones import catalog as backbones
@@ -91,11 +92,11 @@ def _is_startable(name: str) -> bool:
 
 def draw(
     view: state.View, values: train_form.Values, spec: RunSpec | None, refusal: str | None, run_on: tuple[str, Split | None],
-    places: train_form.Places,
+    place: DeltaGenerator, notes: DeltaGenerator,
 ) -> None:  # fmt: skip
     """Draws Start for the form's spec, or the sentence that refuses its values. `run_on`: device, and whether in parts."""
     too_much = costly(spec, run_on[0])
-    with places.notes:
+    with notes:
         if refusal:
             st.error(plain(refusal))
             _mend_button(view, values)
@@ -106,7 +107,7 @@ def draw(
             st.error(plain(train_form.in_words(too_much, values)))
             if too_much.fix:
                 _mend_button(view, values, too_much.fix)
-    with places.row[-1]:
+    with place:
         how = None if spec is None else _estimate(spec, run_on[0])
         is_off = spec is None or too_much is not None
         if st.button("Start", type="primary", width="stretch", disabled=is_off, key="start", help=how) and spec is not None:

@@ -28,11 +28,6 @@ from pages.parts.text import plain
 
 EPSILONS = (0.1, 0.2, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, math.inf)
 SEED_COUNTS = (1, 3, 5, 10)
-_OWN_HELP = (
-    "Your own: a folder NAME with train.parquet and test.parquet (columns image and label, text and label, or window, "
-    "rate_hz and label), with train.csv and test.csv of texts (first line text,label), or with folders train/CLASS and "
-    "test/CLASS of images, in the folder that DPCL_DATA names."
-)
 _NOT_HERE = " (not on this computer)"
 _NO_LIST = "Labels from the data: no bound holds, whatever ε is. For contrast only."
 _SAME_EXAMPLES = (
@@ -183,29 +178,25 @@ def _is_here(dataset: str) -> bool:
     return True
 
 
-@dataclass(frozen=True)
-class Places:
-    """Where the form is drawn: a column for each of the five choices and Start, other settings, notes below all."""
+def form(
+    view: state.View, row: Sequence[DeltaGenerator], settings: DeltaGenerator, bring: Callable[[], None]
+) -> Values:
+    """Draws the widgets, each of the five choices in its column, and returns their values.
 
-    row: Sequence[DeltaGenerator]
-    settings: DeltaGenerator
-    notes: DeltaGenerator
-
-
-def form(view: state.View, places: Places, bring: Callable[[], None]) -> Values:
-    """Draws the widgets and returns their values. `bring`: called when other data are chosen.
-
-    Raises BadInput for data of another visitor, of which nothing is shown.
+    `bring`: called when other data are chosen. Raises BadInput for data of another visitor, of which nothing is shown.
     """
     values: Values = {}
-    data, stream, method, lists, budget, _ = places.row
+    data, stream, method, lists, budget = row
     with data:
         # A select box of the datasets of the catalog, the visitor's own, and the one that a link names.
         here = _here(own_names=(mine := _own(where=state.where())))
         titles = {name: _dataset_title(name, here) for name in (*datasets.CARDS, *mine, str(view["dataset"]))}
         values["dataset"] = dataset = fields.select(
-            view, "dataset", fields.TITLES["data.dataset"], titles, help=_OWN_HELP, on_change=bring
-        )
+            view, "dataset", fields.TITLES["data.dataset"], titles, on_change=bring,
+            help="Your own: a folder NAME with train.parquet and test.parquet (columns image and label, text and label, or "
+            "window, rate_hz and label), with train.csv and test.csv of texts (first line text,label), or with folders "
+            "train/CLASS and test/CLASS of images, in the folder that DPCL_DATA names.",
+        )  # fmt: skip
     visitor.check_owner(dataset)
     with method:
         values["method"] = name = fields.select(view, "method", fields.TITLES["method"], _marked(values, "method"))
@@ -214,7 +205,7 @@ def form(view: state.View, places: Places, bring: Callable[[], None]) -> Values:
             view, "scenario", fields.TITLES["scenario.kind"], _marked(values, "scenario.kind")
         )
     card = methods.CARDS[name]
-    with places.settings:
+    with settings:
         values |= settings_form.draw(view, dataset)
         values |= settings_form.draw_of_card(view, "s", kind, fields.of_scenario(kind, name))
         values |= settings_form.draw_of_card(view, "p", name, fields.of_method(name), card.key_settings)
@@ -222,7 +213,7 @@ def form(view: state.View, places: Places, bring: Callable[[], None]) -> Values:
         values["labels"] = settings_form.label_list(view, card)
     with budget:
         values["epsilons"], values["seeds"] = _budget(view, values)
-    with places.settings:
+    with settings:
         values |= _more(view, values)
     return values
 

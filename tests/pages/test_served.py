@@ -33,11 +33,11 @@ def places(tmp_path: Path, monkeypatch: Patch) -> Iterator[tuple[Path, Path]]:
     """An environment and a cache of the test's own, both without files."""
     both = tmp_path / "environment", tmp_path / "cache"
     monkeypatch.setattr(paths, "shared_dirs", lambda _: both)
-    for kept in (served.address, served.style, figure_card.written_once):
-        kept.cache_clear()
-    yield both
-    for kept in (served.address, served.style, figure_card.written_once):
-        kept.cache_clear()
+    for is_over in (False, True):
+        for kept in (served.address, served.style, figure_card.written_once):
+            kept.cache_clear()
+        if not is_over:
+            yield both
 
 
 @pytest.fixture
@@ -94,12 +94,17 @@ def test_each_form_has_a_tag_of_its_own_and_is_not_sent_again(client: TestClient
         assert ask(client, encodings, **{"if-none-match": '"another"'}).status_code == 200
 
 
-def test_parts_are_those_of_the_plain_file(client: TestClient) -> None:
+def test_parts_are_those_of_the_plain_file_and_what_is_not_compressed_yet_leaves_as_it_is(
+    client: TestClient, places: tuple[Path, Path]
+) -> None:
     answer = ask(client, "br, gzip", range="bytes=10-19")
-    assert answer.status_code == 206
+    assert (answer.status_code, answer.sent) == (206, WHOLE[10:20])
     assert "content-encoding" not in answer.headers
-    assert answer.sent == WHOLE[10:20]
     assert answer.headers["content-range"] == f"bytes 10-19/{len(WHOLE)}"
+    (places[1] / "br" / NAME).unlink()
+    assert ask(client, "br, gzip").headers["content-encoding"] == "gzip"
+    (places[1] / "gzip" / NAME).unlink()
+    assert ask(client, "br, gzip").sent == WHOLE
 
 
 @pytest.mark.parametrize("name", ["js/nothing.js", "", "js", "../index.html", "%2e%2e/index.html", "..%2f..%2fversion.py"])
@@ -107,13 +112,6 @@ def test_all_else_is_the_frameworks_to_answer(client: TestClient, name: str) -> 
     assert ask(client, "br", name).sent == b"passed on"
     assert client.get("/elsewhere").text == "passed on"
     assert client.post(f"/static/{NAME}").status_code == 405  # of the route
-
-
-def test_what_is_not_compressed_yet_leaves_as_it_is(client: TestClient, places: tuple[Path, Path]) -> None:
-    (places[1] / "br" / NAME).unlink()
-    assert ask(client, "br, gzip").headers["content-encoding"] == "gzip"
-    (places[1] / "gzip" / NAME).unlink()
-    assert ask(client, "br, gzip").sent == WHOLE
 
 
 def test_a_server_below_a_path_answers_there(client: TestClient, monkeypatch: Patch) -> None:
@@ -126,6 +124,9 @@ def test_a_server_below_a_path_answers_there(client: TestClient, monkeypatch: Pa
 def test_each_file_is_compressed_once_and_where_nothing_has_done_so(
     tmp_path: Path, places: tuple[Path, Path], monkeypatch: Patch
 ) -> None:
+    def made() -> dict[str, int]:
+        return {path.relative_to(environment).as_posix(): path.stat().st_mtime_ns for path in environment.rglob("*.*")}
+
     static = tmp_path / "static"
     (static / "js").mkdir(parents=True)
     for name, content in {"js/a.js": b"a" * 5000, "js/b.css": b"b" * 4000, "c.woff2": b"c"}.items():
@@ -135,11 +136,11 @@ def test_each_file_is_compressed_once_and_where_nothing_has_done_so(
     (environment / "gzip" / "js").mkdir(parents=True)
     (environment / "gzip" / "js" / "a.js").write_bytes(b"made by the installation")
     served.fill()
-    made = {path.relative_to(environment).as_posix(): path.stat().st_mtime_ns for path in environment.rglob("*.*")}
-    assert made.keys() == {"gzip/js/a.js", "gzip/js/b.css", "br/js/a.js", "br/js/b.css"}
+    first = made()
+    assert first.keys() == {"gzip/js/a.js", "gzip/js/b.css", "br/js/a.js", "br/js/b.css"}
     assert (environment / "gzip/js/a.js").read_bytes() == b"made by the installation"
     served.fill()
-    assert made == {path.relative_to(environment).as_posix(): path.stat().st_mtime_ns for path in environment.rglob("*.*")}
+    assert made() == first
     assert not cache.exists()
 
 
@@ -176,35 +177,30 @@ def test_all_icons_that_scripts_name_are_found() -> None:
 
 
 def test_a_font_of_another_make_is_refused(monkeypatch: Patch) -> None:
-    for other in (b"", b"wOFF" + bytes(200), next(served.STATIC.glob("media/SourceSansVF-Upright*")).read_bytes()):
+    others = (b"", b"wOFF" + bytes(200), next(served.STATIC.glob("media/SourceSansVF-Upright*")).read_bytes())
+    for other in others:
         with pytest.raises((ValueError, LookupError, struct.error, OSError)):
             served.subset(other, {"check"})
-    monkeypatch.setattr(served, "subset", _refused)
+    usual = served.subset
+    monkeypatch.setattr(served, "subset", lambda font, icons: usual(others[1], icons))
     assert served.style() is None
 
 
-def _refused(*_: object) -> bytes:
-    raise ValueError("another make")
-
-
 # Data that go as files.
-
-
-def test_a_named_entry_goes_as_one_file_whoever_sends_it(places: tuple[Path, Path]) -> None:
-    words = json.loads(figure_card.json_bytes({"layer": "score"}, model=figure_card.written_once(element.model)))
-    again = json.loads(figure_card.written_once(_with_model, "words", public="model"))
-    assert words["files"] == again["files"]
-    stored = places[1] / "identity" / words["files"]["model"].removeprefix("./static/")
-    assert json.loads(stored.read_bytes()) == json.loads(json.dumps(element.model()))
-    assert again == {"of": "words", "files": words["files"]}
 
 
 def _with_model(of: str) -> dict[str, object]:
     return {"of": of, **({"model": element.model()} if of == "words" else {})}
 
 
-def test_a_document_without_the_entry_goes_whole() -> None:
-    assert json.loads(figure_card.written_once(_with_model, "digits", public="model")) == {"of": "digits"}
+def test_a_named_entry_goes_as_one_file_whoever_sends_it(places: tuple[Path, Path]) -> None:
+    words = json.loads(figure_card.json_bytes({"layer": "score"}, model=figure_card.written_once(element.model)))
+    again, without = (json.loads(figure_card.written_once(_with_model, of, public="model")) for of in ("words", "digits"))
+    assert words["files"] == again["files"]
+    stored = places[1] / "identity" / words["files"]["model"].removeprefix("./static/")
+    assert json.loads(stored.read_bytes()) == json.loads(json.dumps(element.model()))
+    assert again == {"of": "words", "files": words["files"]}
+    assert without == {"of": "digits"}, "it has no such entry"
 
 
 @pytest.mark.parametrize("path", ["/", "/train"])
