@@ -258,11 +258,8 @@ def _watch(set_id: str) -> None:
     with layout.card("status"):
         with st.container(key="status-line", horizontal=True, vertical_alignment="center", gap="small"):
             st.html(run_panel.pill(line), width="stretch")
-            is_mine = state.store().may_change(run)
-            if whole.status == "stopping":
-                st.button("Stopping …", key="stop-set", disabled=True)
-            elif is_mine:
-                st.button("Stop", key="stop-set", type="primary", on_click=run_panel.attempt(stop))
+            if whole.status == "stopping" or state.store().may_change(run):
+                run_panel.stop_or_stopping("stop-set", whole.status, run_panel.attempt(stop))
         place = list(whole.runs).index(label) + 1
         st.caption(plain(f"Run {place} of {len(whole.runs)}: {titles.get(label, label)}. {whole.line(titles)}."))
         if line.fraction is not None:
@@ -298,8 +295,8 @@ def _details(name: str, found: Mapping[str, measured.Measured], newest: Set | No
         st.caption(" ".join(f"**{word}**: {meaning}" for word, meaning in questions.MEANINGS))
         with st.expander("Where the results come from"):
             st.markdown("\n".join(f"- {plain(report.source(titles[label], run))}" for label, run in found.items()))
-    stored = {label: run.run_id for label, run in found.items() if run.run_id is not None}
     kept = newest.kept if newest is not None else {}
+    stored = {label: run.run_id for label, run in found.items() if run.run_id is not None}
     stored |= {label: run.id for label, run in kept.items() if run.is_over and label not in stored}
     with st.container(key="runs-actions", horizontal=True, gap="small"):
         for label, run_id in stored.items():

@@ -119,19 +119,14 @@ def _chart(picture: Picture, key: str, *, is_large: bool) -> Picture:
     return picture
 
 
-def _n_marks(picture: Picture) -> int:
-    """Points and cells of all traces together."""
-    import numpy as np
-
-    return sum(np.size(trace["z" if "z" in trace else "y"]) for trace in picture.traces)
-
-
 def drawing(picture: Picture, key: str) -> None:
     """Draws a figure as SVG, as wide as the browser has said that its place is.
 
     By Plotly where it has too many marks, and where the element cannot load.
     """
-    if _n_marks(picture) > _MOST_MARKS:
+    import numpy as np
+
+    if sum(np.size(trace["z" if "z" in trace else "y"]) for trace in picture.traces) > _MOST_MARKS:
         _chart(picture=picture, key=key, is_large=layout.is_on())
         return
     name = f"chart-{key}"
@@ -206,9 +201,8 @@ def drag(source: Source, start: float, *, key: str, panels: Sequence[str], is_pl
     start = source.nearest(start)
     if not is_plain:
         with suppress(OSError, StreamlitAPIException):
-            data = drag_document(source, start, panels)
-            has_arms = source.is_exact and source.labels == "prior-const"
-            document = json_bytes(data, arms=_arms()) if has_arms else json_bytes(data)
+            public = {"arms": _arms()} if source.is_exact and source.labels == "prior-const" else {}
+            document = json_bytes(drag_document(source, start, panels), **public)
             reported = mounted(DRAG)(key=key, data=document, on_epsilon_change=lambda: None)
             return _budget(reported.get("epsilon"), source, start)
     start = min(start, max(source.stops))
@@ -231,11 +225,10 @@ def _arms() -> bytes:
 
 def _budget(reported: object, source: Source, start: float) -> float:
     """The budget that the browser reports; `start` if this source cannot show it."""
-    try:
-        value = float(str(reported))
-    except ValueError:
-        return start
-    return value if value > 0 and source.nearest(value) == value else start
+    with suppress(ValueError):
+        if (value := float(str(reported))) > 0 and source.nearest(value) == value:
+            return value
+    return start
 
 
 # Pictures that are kept for all visitors: to tell tables apart takes a fraction of the time of building a figure.

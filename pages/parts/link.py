@@ -38,6 +38,13 @@ class Kind(Protocol[T]):
     def write(self, value: T) -> str: ...
 
 
+def checked(value: T, *, is_allowed: bool) -> T:
+    """The value that was read. Raises ValueError for one that is not allowed."""
+    if not is_allowed:
+        raise ValueError(value)
+    return value
+
+
 class Written:
     """A kind whose values are written as Python prints them."""
 
@@ -52,9 +59,7 @@ class Text(Written):
     max_length: int = 100
 
     def read(self, text: str) -> str:
-        if len(text) > self.max_length:
-            raise ValueError(text)
-        return text
+        return checked(text, is_allowed=len(text) <= self.max_length)
 
 
 @dataclass(frozen=True)
@@ -64,9 +69,7 @@ class Choice(Written):
     options: tuple[str, ...]
 
     def read(self, text: str) -> str:
-        if text not in self.options:
-            raise ValueError(text)
-        return text
+        return checked(text, is_allowed=text in self.options)
 
 
 @dataclass(frozen=True)
@@ -74,9 +77,7 @@ class Flag:
     """Yes or no, as 1 or 0."""
 
     def read(self, text: str) -> bool:
-        if text not in ("0", "1"):
-            raise ValueError(text)
-        return text == "1"
+        return checked(text == "1", is_allowed=text in ("0", "1"))
 
     def write(self, value: bool) -> str:
         return "1" if value else "0"
@@ -90,9 +91,8 @@ class Whole(Written):
     high: int
 
     def read(self, text: str) -> int:
-        if not text.lstrip("-").isdecimal() or not text.isascii() or not self.low <= int(text) <= self.high:
-            raise ValueError(text)
-        return int(text)
+        is_plain = text.lstrip("-").isdecimal() and text.isascii()  # no blanks, underscores or other digits
+        return checked(int(text), is_allowed=is_plain and self.low <= int(text) <= self.high)
 
 
 @dataclass(frozen=True)
@@ -104,9 +104,7 @@ class Number:
 
     def read(self, text: str) -> float:
         value = math.inf if text in ("inf", "∞") else float(text)
-        if not self.low <= value <= self.high:  # also refuses NaN
-            raise ValueError(text)
-        return value
+        return checked(value, is_allowed=self.low <= value <= self.high)  # refuses NaN, too
 
     def write(self, value: float) -> str:
         return "inf" if math.isinf(value) else f"{value!r}".removesuffix(".0")
@@ -124,8 +122,7 @@ class Many(Generic[T]):
 
     def read(self, text: str) -> tuple[T, ...]:
         parts = text.split(",") if text else []
-        if len(parts) > self.max_items or not all(parts):
-            raise ValueError(text)
+        checked(text, is_allowed=len(parts) <= self.max_items and all(parts))
         return tuple(self.kind.read(part.replace("%2C", ",").replace("%25", "%")) for part in parts)
 
     def write(self, value: Sequence[T]) -> str:

@@ -177,7 +177,7 @@ def moving(
 
 def _curve(result: Result, *, live: bool) -> None:
     """Draws the run's score over tasks."""
-    note = "mean, 95 % interval" if _has_intervals(result.spec) else "line: mean; dots: single seeds"
+    note = "mean, 95 % interval" if len(result.spec.seeds) >= MIN_SEEDS else "line: mean; dots: single seeds"
     show(
         _figure(key=_key(result), name="accuracy", dark=text.is_dark(), _result=result), result.provenance, key="accuracy",
         title=f"{capital(result.score)} over tasks", note=note, table=result.scores, linked=True, live=live,
@@ -199,14 +199,13 @@ def _grid(result: Result, chosen: float, name: str) -> None:
 def _leaks(result: Result, chosen: float, *, live: bool) -> None:
     """Draws what a language model has memorised and its planted secrets; once the run is over, as after any task."""
     found = [event for event in result.events if isinstance(event, Leaks | Retained) and event.cell.epsilon == chosen]
-    if not found:
-        return
     tasks = sorted({event.task for event in found if event.task >= 0})
     if not live and len(tasks) > 1:
         key = f"leaks-after-{result.run_id}-{chosen:g}"
         last = st.select_slider("After task", tasks, tasks[-1], format_func=lambda task: f"{task + 1}", key=key)
         result = replace(result, events=tuple(event for event in found if event.task <= last))
-    token_heat.leak_figures(result, chosen, live=live)
+    if found:
+        token_heat.leak_figures(result, chosen, live=live)
 
 
 def _more(result: Result) -> None:
@@ -222,22 +221,15 @@ def _more(result: Result) -> None:
         show(
             figure(name="tradeoff"), source, key="trade-off", table=result.finished_accuracy, linked=True,
             title=f"Final {result.score} and forgetting against the budget",
-            note="dots: trained models" + ("; bars: 95 % interval over seeds" if _has_intervals(spec) else ""),
+            note=f"dots: trained models{'; bars: 95 % interval over seeds' * (len(spec.seeds) >= MIN_SEEDS)}",
         )  # fmt: skip
 
     def settings() -> None:
         st.code(checks.to_toml(spec), language="toml")
         st.code(checks.command_line(spec), language="bash", wrap_lines=True)
 
-    draw: dict[str, Callable[[], None]] = {"Forgetting over tasks": forgetting, "Settings": settings}
-    if not result.finished_accuracy.empty:
-        draw = {"What privacy costs": costs, **draw}
-    layout.views(draw, "more-figures")
-
-
-def _has_intervals(spec: RunSpec) -> bool:
-    """Whether its seeds are enough for intervals."""
-    return len(spec.seeds) >= MIN_SEEDS
+    draw = {"What privacy costs": costs} if not result.finished_accuracy.empty else {}
+    layout.views({**draw, "Forgetting over tasks": forgetting, "Settings": settings}, "more-figures")
 
 
 def _key(result: Result) -> _Key:
@@ -288,13 +280,18 @@ def _buttons(run: Run, result: Result) -> str | None:
 
 def stop_button(run: Run, key: str) -> bool:
     """Draws Stop for an active run that this visitor may stop; returns whether it is active."""
-    if not state.store().may_change(run):
-        return run.status in ACTIVE
-    if run.status == "stopping":
+    is_active = run.status in ACTIVE
+    if is_active and state.store().may_change(run):
+        stop_or_stopping(key, run.status, attempt(lambda: stop(run.id)))
+    return is_active
+
+
+def stop_or_stopping(key: str, status: str, press: Callable[[], None]) -> None:
+    """Draws Stop, which calls `press`, or that what was active stops already."""
+    if status == "stopping":
         st.button("Stopping …", key=key, disabled=True)
-    elif run.status in ACTIVE:
-        st.button("Stop", key=key, type="primary", on_click=attempt(lambda: stop(run.id)))
-    return run.status in ACTIVE
+    else:
+        st.button("Stop", key=key, type="primary", on_click=press)
 
 
 def stop(run_id: str) -> None:
@@ -309,12 +306,11 @@ def stop(run_id: str) -> None:
 def resume_button(run: Run, key: str, on_click: Callable[[], None] | None = None) -> str | None:
     """Draws Resume for a run that ended before its time. Where it cannot go on, returns a sentence on why, if its error
     does not say it already."""
-    if run.status not in ("lost", "cancelled", "failed"):
-        return None
-    if (why := resumption.why_not(state.store(), run.id)) is not None:
-        return None if why in (run.error or "") else f"It cannot be resumed: {plain(why)}."
-    click = on_click or attempt(lambda: resume(run.id))
-    st.button("Resume", key=key, on_click=click, help="Goes on after the last task that it had learned.")
+    if run.status in ("lost", "cancelled", "failed"):
+        if (why := resumption.why_not(state.store(), run.id)) is not None:
+            return None if why in (run.error or "") else f"It cannot be resumed: {plain(why)}."
+        click = on_click or attempt(lambda: resume(run.id))
+        st.button("Resume", key=key, on_click=click, help="Goes on after the last task that it had learned.")
     return None
 
 

@@ -51,9 +51,7 @@ class _Dataset(link.Written):
         cards = datasets.CARDS.items()
         known = (name for name, card in cards if wanted.casefold() in (name.casefold(), card.title.casefold()))
         found = next(known, wanted)
-        if found not in datasets.CARDS and not found.startswith("own:"):
-            raise ValueError(text)
-        return found
+        return link.checked(found, is_allowed=found in datasets.CARDS or found.startswith("own:"))
 
 
 def codec_for(parameters: Mapping[str, str]) -> link.Codec:
