@@ -65,13 +65,9 @@ def _json(value: object) -> bytes:
 
 
 @lru_cache(maxsize=32)
-def written_once(make: Callable[..., Mapping[str, object]], *of: object, public: str = "") -> bytes:
-    """The document that a function makes of these arguments, as bytes of JSON, kept for all visitors.
-
-    `public`: the name of an entry that goes as a file, where the document has it.
-    """
-    document = dict(make(*of))
-    return json_bytes(document, **{name: _json(document.pop(name)) for name in {public} & document.keys()})
+def written_once(make: Callable[..., Mapping[str, object]], *of: object) -> bytes:
+    """The document that a function makes of these arguments, as bytes of JSON, kept for all visitors."""
+    return json_bytes(make(*of))
 
 
 _SAVE = "The numbers as a table, the figure as a file, the link to this view"

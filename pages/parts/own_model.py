@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import tempfile
+from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path, PurePath
@@ -204,10 +205,9 @@ def _newest(name: str) -> Run | None:
 @st.cache_data(max_entries=20, show_spinner=False)
 def _files(where: tuple[str, str, str], run_id: str) -> dict[str, bytes]:
     """The released classifier of a run as files; empty where it has none."""
-    try:
+    with suppress(BadInput):
         return export.classifier(state.store(), run_id)
-    except BadInput:
-        return {}
+    return {}
 
 
 @state.guarded

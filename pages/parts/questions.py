@@ -239,18 +239,9 @@ def opening_form(experiment: Experiment) -> Size:
     return next(having, experiment.sizes[0])
 
 
-def content(question: Question, size: Size) -> tuple[Key, PaperSide]:
-    """For each run of the form: this computer's newest finished run, else the recorded one, if any; and what follows."""
-    specs = presets.variants(question.forms[size].name)
-    finished = sets().finished([spec.digest() for spec in specs.values()])
-    found = state.store().present(list(finished.values()))
-    own = {label: found[run_id] for label, spec in specs.items() if (run_id := finished.get(spec.digest())) in found}
-    key: Key = (str(question.paper), question.experiment, size, tuple((label, run.id) for label, run in own.items()))
-    return key, _content(state.where(), key, own)
-
-
 @st.cache_resource(max_entries=50, show_spinner=False)
 def _content(where: tuple[str, str, str], key: Key, _own: Mapping[str, Run]) -> PaperSide:
+    """What follows from this computer's newest finished runs (`_own`) and, of each other run of the form, its record."""
     paper = catalog.paper(key[0])
     experiment, size = catalog.experiment(paper, key[1]), key[2]
     specs = presets.variants(experiment.preset(size))
@@ -264,7 +255,12 @@ def _content(where: tuple[str, str, str], key: Key, _own: Mapping[str, Run]) -> 
 
 def paper_view(view: state.View, question: Question, size: Size) -> str:
     """Draws the paper's side; returns the quantity that is shown."""
-    key, found = content(question, size)
+    specs = presets.variants(question.forms[size].name)
+    finished = sets().finished([spec.digest() for spec in specs.values()])
+    present = state.store().present(list(finished.values()))
+    own = {label: present[run_id] for label, spec in specs.items() if (run_id := finished.get(spec.digest())) in present}
+    key: Key = (str(question.paper), question.experiment, size, tuple((label, run.id) for label, run in own.items()))
+    found = _content(state.where(), key, own)
     findings(key, found)
     titles = {name: comparison.quantity(name, found.form.specs.values()) for name in found.form.experiment.metrics}
     metric = next(iter(titles))

@@ -199,14 +199,13 @@ def share(run_ids: Iterable[str]) -> None:
 
     Not runs on the visitor's own data, which the others must not see.
     """
-    token = visitor.token()
-    if (code := open_rooms().room_of(token)) is not None:
-        for run_id in run_ids:
-            dataset = state.store().get(run_id).spec.data.dataset
-            if dataset.startswith("own:") and own.owner(dataset) != "":
-                continue
+    rooms, token = open_rooms(), visitor.token()
+    code = rooms.room_of(token)
+    for run_id in run_ids if code is not None else ():
+        dataset = state.store().get(run_id).spec.data.dataset
+        if not dataset.startswith("own:") or own.owner(dataset) == "":
             with suppress(BadInput):  # the room has ended in this moment
-                open_rooms().add_run(code, token, run_id)
+                rooms.add_run(str(code), token, run_id)
 
 
 # What the one who opened a room does: shows the way in, asks, ends a question, shows a run, closes the room.

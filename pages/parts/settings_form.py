@@ -220,10 +220,9 @@ def public(view: state.View, chosen: str, dataset: str, *, is_drawn: bool) -> tu
 
 @st.cache_data(ttl=300, show_spinner=False)
 def _class_names(dataset: str) -> tuple[str, ...]:
-    try:
+    with suppress(BadInput):
         return datasets.facts(dataset).classes or ()
-    except BadInput:
-        return ()
+    return ()
 
 
 # The network of a run on the form: which one, at which resolution, and a button that fetches it where it is not here.
@@ -270,10 +269,9 @@ def _network(view: state.View) -> str:
 
 
 def _card(name: str) -> catalog.BackboneCard | None:
-    try:
+    with suppress(BadInput):  # typed and unknown: the checks report it
         return catalog.card(name)
-    except BadInput:
-        return None  # typed and unknown: the checks report it
+    return None
 
 
 def _pixels(network: str, side: int) -> str:

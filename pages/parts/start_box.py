@@ -83,11 +83,10 @@ def _is_as_asked(name: str, values: train_form.Values) -> bool:
 
 
 def _is_startable(name: str) -> bool:
-    try:
+    with suppress(BadInput):
         checks.check_run(next(iter(questions.specs(name).values())))
-    except BadInput:
-        return False
-    return True
+        return True
+    return False
 
 
 def draw(

@@ -154,10 +154,9 @@ def _rule_delta(values: Mapping[str, object]) -> float | None:
 
 @st.cache_data(ttl=300, show_spinner=False)
 def _n_people(dataset: str, train_per_class: int | None, train_per_source: int | None) -> int | None:
-    try:
+    with suppress(BadInput):
         return datasets.facts(dataset, datasets.Caps(train_per_class, None, train_per_source)).n_train or None
-    except BadInput:
-        return None
+    return None
 
 
 @st.cache_data(ttl=60, show_spinner=False)
@@ -167,13 +166,12 @@ def _here(own_names: Sequence[str]) -> frozenset[str]:
 
 
 def _is_here(dataset: str) -> bool:
-    try:
+    with suppress(BadInput):
         for member in datasets.members(datasets.card(dataset)):
             if member.name != datasets.BUNDLED and not member.made_per_source:
                 files.find(member)
-    except BadInput:
-        return False
-    return True
+        return True
+    return False
 
 
 def form(

@@ -189,18 +189,12 @@ def test_a_font_of_another_make_is_refused(monkeypatch: Patch) -> None:
 # Data that go as files.
 
 
-def _with_model(of: str) -> dict[str, object]:
-    return {"of": of, **({"model": element.model()} if of == "words" else {})}
-
-
 def test_a_named_entry_goes_as_one_file_whoever_sends_it(places: tuple[Path, Path]) -> None:
-    words = json.loads(figure_card.json_bytes({"layer": "score"}, model=figure_card.written_once(element.model)))
-    again, without = (json.loads(figure_card.written_once(_with_model, of, public="model")) for of in ("words", "digits"))
-    assert words["files"] == again["files"]
+    model = figure_card.written_once(element.model)
+    words, again = (json.loads(figure_card.json_bytes({"layer": layer}, model=model)) for layer in ("score", "mask"))
+    assert words == {"layer": "score", "files": again["files"]}
     stored = places[1] / "identity" / words["files"]["model"].removeprefix("./static/")
     assert json.loads(stored.read_bytes()) == json.loads(json.dumps(element.model()))
-    assert again == {"of": "words", "files": words["files"]}
-    assert without == {"of": "digits"}, "it has no such entry"
 
 
 @pytest.mark.parametrize("path", ["/", "/train"])
