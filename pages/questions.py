@@ -138,7 +138,7 @@ def _answer(view: state.View, name: str) -> None:
             label, result = moved
             if len(titles := questions.titles(name)) > 1:
                 st.caption(plain(f"How it went: {titles.get(label, label)}."))
-            run_panel.moving(result, result.spec.privacy.usual_epsilon, live=False)
+            run_panel.figures(result, result.spec.privacy.usual_epsilon, live=False, has_more=False)
     _details(name, found, newest)
 
 

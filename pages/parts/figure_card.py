@@ -91,10 +91,7 @@ def show(
         if title:
             st.markdown(f"**{title}**" + (f" :small[{note}]" if note else ""), help=course.explained(title) or None)
         if not picture.is_empty:
-            if by_plotly:
-                _chart(picture=picture, key=key, is_large=layout.is_on())
-            else:
-                drawing(picture, key)
+            drawing(picture, key, by_plotly=by_plotly)
             layout.await_paint()
         else:  # text that wraps, as high as the later figure
             height = f"{picture.layout.get('height', 200):g}px"
@@ -115,14 +112,14 @@ def _chart(picture: Picture, key: str, *, is_large: bool) -> Picture:
     return picture
 
 
-def drawing(picture: Picture, key: str) -> None:
+def drawing(picture: Picture, key: str, *, by_plotly: bool = False) -> None:
     """Draws a figure as SVG, as wide as the browser has said that its place is.
 
-    By Plotly where it has too many marks, and where the element cannot load.
+    By Plotly where that is asked for or it has too many marks, and where the element cannot load.
     """
     import numpy as np
 
-    if sum(np.size(trace["z" if "z" in trace else "y"]) for trace in picture.traces) > _MOST_MARKS:
+    if by_plotly or sum(np.size(trace["z" if "z" in trace else "y"]) for trace in picture.traces) > _MOST_MARKS:
         _chart(picture=picture, key=key, is_large=layout.is_on())
         return
     name = f"chart-{key}"

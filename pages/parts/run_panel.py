@@ -144,19 +144,13 @@ def under_rule(result: Result, key: str, start: str | None) -> Result:
 
 
 def figures(
-    result: Result, chosen: float, *, live: bool, places: Places | None = None, stream: Callable[[], None] | None = None
-) -> None:
-    """Draws what moves during a run and stays afterwards, and further figures in views once it is over."""
-    moving(result, chosen, live=live, places=places, stream=stream)
-    if not live and not result.accuracy.empty:
-        _more(result)
-
-
-def moving(
-    result: Result, chosen: float, *, live: bool, places: Places | None = None, stream: Callable[[], None] | None = None
-) -> None:
+    result: Result, chosen: float, *, live: bool, places: Places | None = None, stream: Callable[[], None] | None = None,
+    has_more: bool = True,
+) -> None:  # fmt: skip
     """Draws what moves during a run, and stays afterwards: curve and matrix, in their places if given, forgetting, texts,
     lists, and what it memorised. `stream` draws the stream, beside forgetting; before the first point, in the curve's place.
+
+    `has_more`: once the run is over, further figures follow in views.
     """
     left, right = places or st.columns(HALVES, gap="small")
     if not result.accuracy.empty:
@@ -173,6 +167,8 @@ def moving(
     token_heat.scored_texts(result, chosen, live=live)
     lists.matched(result, chosen, live=live)
     _leaks(result, chosen, live=live)
+    if has_more and not live and not result.accuracy.empty:
+        _more(result)
 
 
 def _curve(result: Result, *, live: bool) -> None:

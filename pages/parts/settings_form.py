@@ -80,18 +80,15 @@ def _starts(view: state.View, prefix: str, name: str, settings: Sequence[fields.
     before = cast("_OfCard | None", st.session_state.get(view.key(f"of-{prefix}")))
     if before is not None and before.name == name and before.settings == tuple(settings):
         return before.filled, before.starts
-    is_named = view["method" if prefix == "p" else "scenario"] == name
-    filled: Values = {}
-    for one in settings:
-        key = f"{prefix}.{one.name}"  # which the view lacks where only this method brings clients to the stream
-        filled[key] = view[key] if is_named and key in view.read.values else one.default
+    keys = {f"{prefix}.{one.name}": one for one in settings}
+    known = view.read.values if view["method" if prefix == "p" else "scenario"] == name else {}
+    filled = {key: known.get(key, one.default) for key, one in keys.items()}  # lacks clients that only this method brings
     if before is None:
         return filled, filled
-    sorts = {one.name: one.sort for one in before.settings}
+    sorts = {f"{prefix}.{one.name}": one.sort for one in before.settings}
     changed = {key: value for key, value in before.values.items() if value != before.filled[key]}
-    shared = {f"{prefix}.{one.name}": one for one in settings if sorts.get(one.name) == one.sort}
-    carried = {key: changed[key] for key, one in shared.items() if key in changed and _allows(one, changed[key])}
-    return filled, filled | carried
+    shared = {key: one for key, one in keys.items() if key in changed and sorts[key] == one.sort}
+    return filled, filled | {key: changed[key] for key, one in shared.items() if _allows(one, changed[key])}
 
 
 def _allows(setting: fields.Setting, value: object) -> bool:

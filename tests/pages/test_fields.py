@@ -68,23 +68,6 @@ def test_every_card_has_widgets_and_a_link(method: str, scenario: str) -> None:
     assert {f"s.{name}" for name in own} <= names
 
 
-@pytest.mark.parametrize(
-    "scenario",
-    [
-        {"kind": "split", "tasks": 5, "classes_per_task": 2, "order": [5, 1, 2, 3, 4]},
-        {"kind": "permuted", "tasks": 20, "of": "values", "images": "disjoint", "order": list(range(20, 0, -1))},
-        {"kind": "source-incremental", "order": ["50 Hz", "5 Hz", "20 Hz"]},
-    ],
-    ids=lambda scenario: str(scenario["kind"]),
-)
-def test_a_stream_survives_the_way_through_a_link(scenario: dict[str, object]) -> None:
-    spec = checks.parse({"data": {"dataset": "har-wisdm", "train_per_source": 300}, "scenario": scenario})
-    read = train_form.codec_for(train_form.parameters_of(spec)).read(train_form.parameters_of(spec))
-    assert not read.notices
-    again = checks.parse(train_form.raw_of(read.values))
-    assert (again.scenario, again.data) == (spec.scenario, spec.data)
-
-
 def test_permutations_of_ones_own_are_for_files_and_commands_not_for_links() -> None:
     spec = checks.parse({"scenario": {"kind": "permuted", "tasks": 2, "permutations": [[1, 0, 2], [2, 1, 0]]}})
     assert checks.parse(checks.read_toml(checks.to_toml(spec))) == spec

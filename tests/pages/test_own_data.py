@@ -200,10 +200,9 @@ def test_an_upload_that_the_disk_refuses_is_told(home: Path, open_page: Open, mo
 
 def test_data_put_there_by_hand_are_not_changed_here(home: Path, open_page: Open, monkeypatch: Patch) -> None:
     monkeypatch.delenv("DPCL_DATA", raising=False)
-    folder = paths.home() / "data" / "mine"
-    folder.mkdir(parents=True)
+    (folder := paths.home() / "data" / "mine").mkdir(parents=True)
     (folder / "mine.csv").write_text("x,label\n1,a\n", encoding="utf-8")
-    assert "Change the schema" not in [one.label for one in open_page("data").button]
+    assert "Change the schema" not in labels(open_page("data"))
 
 
 def test_on_a_shared_server_nobody_deletes_the_computers_data_or_sets_their_budget(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -123,19 +124,15 @@ def test_all_runs_and_a_doubtful_number(open_page: Open, store: Store) -> None:
     for label in SMALL:
         _fill(store, label)
     page = _opened(open_page, v="1", q="AF")
-    said = words(page)
+    said, verdicts = words(page), Counter(_claims(page)["ours"])
     assert "Still missing" not in said
     assert "not drawn: 1 doubtful number" in said
-    frame = _numbers(page)
-    slip = frame[(frame["method"] == "PEFT Ensemble (last layer)") & (frame["ε"] == "1")].iloc[0]
-    assert slip["published"] == "0.06 ± 0.00"
-    assert slip["difference"] == ""
+    slip = _numbers(page).set_index(["method", "ε"]).loc[("PEFT Ensemble (last layer)", "1")]
+    assert (slip["published"], slip["difference"]) == ("0.06 ± 0.00", "")
     assert f"Note {slip['note']}: Printed as 0.06 in a table of percentages; very likely the share" in said
-    verdicts = set(_claims(page)["ours"])
-    counts = {state: list(_claims(page)["ours"]).count(state) for state in verdicts}
-    assert f"Of 32 claims: {counts['found']} found, {counts['not found']} contradicted" in said
+    assert f"Of 32 claims: {verdicts['found']} found, {verdicts['not found']} contradicted" in said
     assert said.index("Of 32 claims") < said.index("Layer by layer")
-    assert verdicts == {"found", "not found", "cannot tell", "not run"}  # all runs played back are alike
+    assert verdicts.keys() == {"found", "not found", "cannot tell", "not run"}  # all runs played back are alike
 
 
 def test_recorded_figures_are_shown_until_there_is_an_own_run(
@@ -181,12 +178,11 @@ def test_an_experiment_of_ours_is_called_so_and_says_what_guessing_gives(open_pa
 
 def test_a_paper_with_quantities_of_its_own_shows_them_and_what_contradicts_what(open_page: Open) -> None:
     page = _opened(open_page, p="pecl", x="paper-pecl-main", q="task3")
-    said = words(page)
-    includes(said, "Very likely a misprint", "The text calls this table 3.")
-    frame = _numbers(page)
-    assert set(frame[frame["method"] == "PeCL"]["ε"]) == {"10, claimed"}
-    assert list(frame[frame["method"] == "PeCL"]["published"]) == ["76.9"]  # in percent
-    assert list(frame[frame["method"] == "ER (FN)"]["published"]) == ["67.3"]
+    includes(words(page), "Very likely a misprint", "The text calls this table 3.")
+    frame = _numbers(page).set_index("method")
+    assert set(frame.loc[["PeCL"], "ε"]) == {"10, claimed"}
+    for method, published in (("PeCL", "76.9"), ("ER (FN)", "67.3")):  # in percent
+        assert list(frame.loc[[method], "published"]) == [published]
     assert "accuracy" in words(_opened(open_page, p="pecl", x="paper-pecl-theta", q="AF"))
 
 
@@ -228,6 +224,6 @@ def test_replay_head_and_total_stand_beside_what_came_out(open_page: Open, monke
     monkeypatch.setattr(measured, "recorded", lambda *_: figures)
     frame = _numbers(_opened(open_page, p="cslr", x="paper-cslr-ag-news")).set_index("method")
     (column,) = (name for name in frame if "replay · head · total" in name)
-    assert set(frame.loc[["CSLR-Hungarian"], column]) == {"∞ · ∞ · ∞"}
-    assert set(frame.loc[["Repair: CSLR, head on the server"], column]) == {"4 · 0 · 4"}
-    assert set(frame.loc[["DP-SGD (no replay)"], column]) == {"0 · 4 · 4"}
+    told = ("CSLR-Hungarian", "∞ · ∞ · ∞"), ("Repair: CSLR, head on the server", "4 · 0 · 4"), ("DP-SGD (no replay)", "0 · 4 · 4")
+    for method, said in told:
+        assert set(frame.loc[[method], column]) == {said}

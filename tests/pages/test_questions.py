@@ -146,21 +146,17 @@ def test_a_card_opens_its_answer_a_link_leads_back_and_a_forged_press_is_nothing
     assert "from" not in page.query_params
 
 
-def test_a_question_under_way_cannot_be_started_twice(open_page: Open, store: Store) -> None:
-    Sets(store).create(NAME, {"main": presets.load(NAME)})
-    cards = _cards(open_page("questions"))
-    assert "under way" in cards[NAME]["said"]
-    assert "under way" not in cards["blurry-digits"]["said"]
-    assert "start-set" not in [one.key for one in _question(open_page, NAME).button]
-
-
-def test_only_a_run_of_ones_own_that_was_started_alone_is_under_way(
+def test_only_a_run_of_ones_own_that_was_started_alone_is_under_way_and_no_set_is_started_twice(
     open_page: Open, store: Store, monkeypatch: Patch, idle: None
 ) -> None:
     """Not the run of a set with the same settings, nor a waiting audit, nor another visitor's run."""
     spec = presets.load(NAME)
     Sets(store).create("blurry-digits", {"not-blurred": spec})
     Audits(store).create(replay.fill(store, spec, replay.recorded(spec)))
+    cards = _cards(open_page("questions"))
+    assert "under way" in cards["blurry-digits"]["said"]
+    assert "under way" not in cards[NAME]["said"]
+    assert "start-set" not in [one.key for one in _question(open_page, "blurry-digits").button]
     page = _question(open_page, NAME)
     assert "Started on Train" not in words(page)
     assert not page.button(key="start-set").disabled
@@ -247,15 +243,14 @@ def test_a_deleted_run_of_a_set_is_neither_counted_nor_linked(open_page: Open, s
 )
 def test_every_end_has_its_words(open_page: Open, store: Store, status: Status, said: str) -> None:
     spec = presets.load(NAME)
-    sets = Sets(store)
-    run_id = sets.create(NAME, {"main": spec})
+    run_id = Sets(store).create(NAME, {"main": spec})
     assert store.claim(run_id)
     store.append(run_id, replay.recorded(spec))
-    store.end(run_id, status, replay.a_failure("diverged") if status == "failed" else None)  # type: ignore[arg-type]
-    page = _question(open_page, NAME)
-    assert said in words(page)
+    store.end(run_id, status, replay.a_failure("diverged") if status == "failed" else None)
+    shown = words(_question(open_page, NAME))
+    assert said in shown
     moved = {"Accuracy over tasks", "Who remembers what"}
-    assert {part for part in moved if part in words(page)} == (moved if status == "finished" else set())
+    assert {part for part in moved if part in shown} == (moved if status == "finished" else set())
 
 
 @pytest.mark.usefixtures("by_plotly")
@@ -344,22 +339,22 @@ def test_two_seeds_are_added_to_an_answer_that_is_not_decided_with_their_time(
 
 
 def test_seeds_are_added_to_both_sides_and_once(store: Store) -> None:
+    def lacking() -> dict[str, tuple[int, ...]]:
+        found = questions.results(name, store)
+        return {label: spec.seeds for label, spec in questions.lacking_seeds(name, labels, found).items()}
+
     _undecide(name := "blurry-digits", store)
-    labels = {run for _, run, _ in answers.table()[name].sides[:2]}
-    first = questions.lacking_seeds(name, labels, questions.results(name, store))
-    assert {label: spec.seeds for label, spec in first.items()} == dict.fromkeys(labels, (10, 11))
-    label, spec = next(iter(first.items()))
-    replay.fill(store, spec, replay.recorded(spec))
-    rest = questions.lacking_seeds(name, labels, questions.results(name, store))
-    assert {other: spec.seeds for other, spec in rest.items()} == dict.fromkeys(labels - {label}, (10, 11))
-    replay.fill(store, *((one := rest[min(labels - {label})]), replay.recorded(one)))
+    labels, seeds = {run for _, run, _ in answers.table()[name].sides[:2]}, (10, 11)
     found = questions.results(name, store)
-    assert {model.seed for model in found[label].models} == set(range(12))
-    assert not questions.lacking_seeds(name, labels, found)
-
-
-def test_no_seeds_are_added_to_what_is_decided_and_to_records_of_an_older_edition(open_page: Open, store: Store) -> None:
-    assert "more-seeds" not in {one.key for one in _question(open_page, "digits-cosine").button}
-    found = questions.results("blurry-digits", store)
     older = {label: replace(run, edition=run.edition - 1) for label, run in found.items()}
-    assert not questions.lacking_seeds("blurry-digits", set(found), older)
+    assert not questions.lacking_seeds(name, set(found), older), "none to records of an older edition"
+    for left in (labels, {max(labels)}):
+        assert lacking() == dict.fromkeys(left, seeds)
+        spec = replace(questions.specs(name)[min(left)], seeds=seeds)
+        replay.fill(store, spec, replay.recorded(spec))
+    assert {model.seed for model in questions.results(name, store)[min(labels)].models} == set(range(12))
+    assert not lacking()
+
+
+def test_no_seeds_are_added_to_what_is_decided(open_page: Open, store: Store) -> None:
+    assert "more-seeds" not in {one.key for one in _question(open_page, NAME).button}

@@ -53,28 +53,20 @@ def test_running_says_task_spent_budget_and_time_left_as_a_range_or_as_at_most(s
     assert said.detail.endswith(" · up to 59 s left")
 
 
-def test_computing_features_has_a_bar_of_its_own_and_a_time_left(store: Store) -> None:
-    counted = [Progress("backbone", 250, 1000, None, "computing features with pixels")]
-    run = _run(store, "running", [], started=100.0, estimate_seconds=500.0)
-    line = status_line.status_of_run(run, counted, now=110.0)
-    assert (line.headline, line.fraction, line.is_stage) == ("Preparing", 0.25, True)
-    assert line.detail == "computing features with pixels · 250 of 1,000 · 22–42 s left for this step"  # 30 s, give or take
-
-
 def test_features_have_a_bar_from_the_start_of_the_process_to_the_first_training(store: Store) -> None:
     """A worker counts features before its run has begun; those of public sentences follow the event that begins it."""
-    counted = Progress("backbone", 250, 1000, None, "computing features with MiniLM")
+    counted = Progress("backbone", 250, 1000, None, "computing features with pixels")
     line = status_line.status_of_run(_run(store, "starting", [], started=100.0), [counted], now=110.0)
     assert (line.label, line.fraction, line.is_stage) == ("Starting", 0.25, True)
     assert "250 of 1,000" in line.detail
     assert line.left is not None
-    begun = [event for event in HALF if isinstance(event, Started)]
-    run = replace(_run(store, "finished", []), status="running", started=100.0)
-    line = status_line.status_of_run(run, [*begun, counted], now=110.0)
-    assert (line.headline, line.fraction, line.is_stage) == ("Preparing", 0.25, True)
-    assert not status_line.status_of_run(run, [*HALF, counted], now=110.0).is_stage, (
-        "later features are a part of the training"
-    )
+    run = replace(_run(store, "finished", []), status="running", started=100.0, estimate_seconds=500.0)
+    for events in ([counted], [*(event for event in HALF if isinstance(event, Started)), counted]):
+        line = status_line.status_of_run(run, events, now=110.0)
+        assert (line.headline, line.fraction, line.is_stage) == ("Preparing", 0.25, True)
+        said = "computing features with pixels · 250 of 1,000 · 22–42 s left for this step"  # 30 s, give or take
+        assert line.detail == said
+    assert not status_line.status_of_run(run, [*HALF, counted], now=110.0).is_stage, "they are a part of the training"
 
 
 def test_the_time_left_follows_the_last_look_but_not_over_the_end_of_a_stage(store: Store) -> None:

@@ -62,13 +62,24 @@ def test_warnings_fit_into_the_table_and_the_rest_is_said_below(open_page: Open,
     assert "largest ε" in json.loads(page.dataframe[0].proto.columns)["accuracy"]["label"]
 
 
-def test_filters_of_the_link_hold(open_page: Open, store: Store) -> None:
-    replay.fill(store, SPEC, ALL, name="kept")
+def test_filters_of_the_link_hold_and_its_run_is_there_however_many_are_newer(
+    open_page: Open, store: Store, monkeypatch: Patch
+) -> None:
+    def listed(**link: str) -> list[str]:
+        page = open_page("runs", v="1", **link)
+        assert not page.warning
+        return list(page.dataframe[0].value["name"])
+
+    monkeypatch.setattr("pages.parts.fields.LISTED", 2)
+    oldest, *_ = [replay.fill(store, SPEC, ALL, name=name) for name in ("oldest", "older", "newer", "newest")]
+    assert listed() == ["newest", "newer"]
+    assert "The table has no more than 2 runs" in words(open_page("runs"))
+    assert listed(q="oldest") == ["oldest"]
+    assert listed(run=oldest) == ["oldest", "newest", "newer"]
+    assert open_page("runs", view="compare", v="1", r=oldest).multiselect[0].value == [oldest]
     replay.fill(store, SPEC, [], status="cancelled", name="left out")
-    page = open_page("runs", v="1", st="finished")
-    assert list(page.dataframe[0].value["name"]) == ["kept"]
-    none = open_page("runs", v="1", q="nothing like it")
-    assert "No run matches these filters" in words(none)
+    assert listed(st="finished") == ["newest", "newer"]
+    assert "No run matches these filters" in words(open_page("runs", v="1", q="nothing like it"))
 
 
 def test_a_ticked_run_says_what_it_has_done_and_offers_what_its_state_allows(open_page: Open, store: Store) -> None:
@@ -217,19 +228,3 @@ def test_a_link_to_a_run_that_is_not_here_says_so_and_adds_no_row(open_page: Ope
         assert "Tick a run to open" in words(page)
         if linked == "0" * 12:
             assert page.warning[0].value == f"The link asks for run {linked}, which is not in this store."
-
-
-def test_all_runs_are_counted_and_searched_and_that_of_the_link_is_there(
-    open_page: Open, store: Store, monkeypatch: Patch
-) -> None:
-    monkeypatch.setattr("pages.parts.fields.LISTED", 2)
-    oldest, *_ = [replay.fill(store, SPEC, ALL, name=name) for name in ("oldest", "older", "newer", "newest")]
-    page = open_page("runs")
-    assert list(page.dataframe[0].value["name"]) == ["newest", "newer"]
-    assert "The table has no more than 2 runs" in words(page)
-    assert list(open_page("runs", v="1", q="oldest").dataframe[0].value["name"]) == ["oldest"]
-    linked = open_page("runs", v="1", run=oldest)
-    assert list(linked.dataframe[0].value["name"]) == ["oldest", "newest", "newer"]
-    assert not linked.warning
-    compared = open_page("runs", view="compare", v="1", r=oldest)
-    assert compared.multiselect[0].value == [oldest]

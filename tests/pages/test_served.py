@@ -202,8 +202,7 @@ def test_a_document_leaves_compressed_and_is_asked_for_anew(path: str) -> None:
     client = TestClient(Starlette(routes=app.documents))
     plain, packed = (client.get(path, headers={"accept-encoding": taken}) for taken in ("identity", "br, gzip"))
     assert plain.text == packed.text
-    assert "content-encoding" not in plain.headers
-    assert packed.headers["content-encoding"] == "gzip"
+    assert [answer.headers.get("content-encoding") for answer in (plain, packed)] == [None, "gzip"]
     assert int(packed.headers["content-length"]) < int(plain.headers["content-length"]) / 2
-    assert {answer.headers["cache-control"] for answer in (plain, packed)} == {"no-cache"}
-    assert {answer.headers["vary"] for answer in (plain, packed)} == {"Accept-Encoding"}
+    for answer in (plain, packed):
+        assert (answer.headers["cache-control"], answer.headers["vary"]) == ("no-cache", "Accept-Encoding")

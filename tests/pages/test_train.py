@@ -156,11 +156,9 @@ def test_every_state_has_its_words_and_buttons(
 @pytest.mark.parametrize(("end", "said"), [("finished", "finished"), ("failed", "failed"), ("lost", "been lost")])
 def test_a_stop_that_comes_too_late_says_so(open_page: Open, store: Store, end: Status, said: str) -> None:
     """The run ends between the page's last look and the press: the page still shows Stop, the store knows the end."""
-    run_id = replay.fill(store, SPEC, HALF, status="running")
-    page = open_page("train", run=run_id)
+    page = open_page("train", run=(run_id := replay.fill(store, SPEC, HALF, status="running")))
     assert store.end(run_id, end)
-    press(page, "Stop")
-    assert f"had {said} before Stop reached it; its results are kept" in words(page)
+    assert f"had {said} before Stop reached it; its results are kept" in words(press(page, "Stop"))
     assert store.get(run_id).status == end
 
 

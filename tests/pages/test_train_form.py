@@ -331,9 +331,19 @@ def test_undo_brings_the_form_back_and_it_is_kept_over_a_visit_to_another_page(o
     assert box(page, "selectbox", "Label list").value == "prior"
 
 
+STREAMS = (
+    {"kind": "split", "tasks": 5, "classes_per_task": 2, "order": [5, 1, 2, 3, 4]},
+    {"kind": "permuted", "tasks": 20, "of": "values", "images": "disjoint", "order": list(range(20, 0, -1))},
+    {"kind": "source-incremental", "order": ["50 Hz", "5 Hz", "20 Hz"]},
+)
+
+
 def test_every_spec_survives_the_form(home: object) -> None:
-    for spec in [*map(presets.load, presets.names()), replay.a_spec(labels="prior", tasks=2, epsilons=(0.3,))]:
-        read = train_form.codec(spec.method, spec.scenario.kind).read(train_form.parameters_of(spec))
+    specs = [*map(presets.load, presets.names()), replay.a_spec(labels="prior", tasks=2, epsilons=(0.3,))]
+    data = {"dataset": "har-wisdm", "train_per_source": 300}
+    for spec in [*specs, *(checks.parse({"data": data, "scenario": stream}) for stream in STREAMS)]:
+        link = train_form.parameters_of(spec)
+        read = train_form.codec_for(link).read(link)
         assert not read.notices
         assert checks.parse(train_form.raw_of(read.values)) == spec
 

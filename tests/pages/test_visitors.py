@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 
@@ -186,28 +187,28 @@ def test_start_says_what_is_above_a_limit_and_stays_shut(open_page: Open, mine: 
 
 
 def test_another_visitors_run_can_be_opened_and_repeated_but_not_changed(open_page: Open, store: Store, mine: Store) -> None:
+    def offered(*rows: int) -> set[str]:
+        return {*labels(_tick(open_page("runs"), *rows))}
+
     others = replay.fill(store, SPEC, ALL, name="others", status="running")
     own = replay.fill(mine, SPEC, ALL, name="own")
-    page = _tick(open_page("runs"), 1)
-    assert not {"Stop", "Delete", "Save name"} & {*labels(page)}
-    assert {"Delete", "Save name"} <= {*labels(_tick(open_page("runs"), 0))}
+    assert not {"Stop", "Delete", "Save name"} & offered(1)
+    assert {"Delete", "Save name"} <= offered(0)
     assert "Stop" not in labels(open_page("train", run=others))
-    assert "Delete these 2" not in labels(_tick(open_page("runs"), 0, 1))
+    assert "Delete these 2" not in offered(0, 1)
     assert store.status(own) == "finished"
 
 
 def test_the_trash_is_restored_and_emptied(open_page: Open, store: Store) -> None:
     """On one's own computer, too."""
     assert "Trash" not in words(open_page("runs"))
-    run_id, kept = replay.fill(store, SPEC, ALL, name="first"), replay.fill(store, SPEC, ALL, name="kept")
-    store.delete(run_id)
-    page = open_page("runs")
-    assert re.search("“first”. Emptying deletes their results for good", words(page))
-    page = page.button(key="trash-restore").click().run()
-    assert not store.trash()
-    store.delete(run_id)
-    assert "The trash is empty." in words(open_page("runs").button(key="trash-empty").click().run())
-    assert not store.trash()
+    run_id, kept = (replay.fill(store, SPEC, ALL, name=name) for name in ("first", "kept"))
+    for press, said in (("trash-restore", ""), ("trash-empty", "The trash is empty.")):
+        store.delete(run_id)
+        page = open_page("runs")
+        assert "“first”. Emptying deletes their results for good" in words(page)
+        assert said in words(page.button(key=press).click().run())
+        assert not store.trash()
     assert [run.id for run in store.list_runs()] == [kept]
     assert store.events(run_id) == ()
 
@@ -285,9 +286,8 @@ def test_a_form_for_anothers_data_is_refused_as_one_for_none(dataset: str, run_i
 def test_store_exports_and_audits_know_it_no_more_than_lists(run_id: str, as_visitor, store: Store) -> None:
     audit = Audits(store).create(run_id)
     seen = state.store()
-    with pytest.raises(BadInput, match="no such run in this store"):
-        export.bundle(seen, run_id)
-    for find, named in ((seen.get, run_id), (seen.retry, run_id), (Audits(seen).get, audit)):
+    for find, named in ((partial(export.bundle, seen), run_id), (seen.get, run_id), (seen.retry, run_id),
+                        (Audits(seen).get, audit)):  # fmt: skip
         with pytest.raises(BadInput, match="no such run in this store"):
             find(named)
     assert (seen.unfinished(), seen.queues()) == ([], {"cpu": (0, 1)}), "that something waits is said to everybody"
@@ -321,8 +321,6 @@ def test_in_a_room_a_run_on_ones_own_data_stays_ones_own(
         monkeypatch.setattr(visitor, "is_shared", lambda: False)  # else the run is nobody's to put anywhere
         (paths.home() / "data" / "salaries" / own.OWNER).write_bytes(b"\xff")
     rooms = Rooms(store)
-    code = rooms.open("Monday", "teacher")
-    rooms.join(code, HERS)
-    public = store.create(SPEC)
-    share([run_id, public])
+    rooms.join(code := rooms.open("Monday", "teacher"), HERS)
+    share([run_id, public := store.create(SPEC)])
     assert list(rooms.state(code).runs) == [public]
