@@ -12,7 +12,6 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from dpcl_core import apart
-from dpcl_core.apart import Looked
 from dpcl_core.backbones import catalog as backbones
 from dpcl_core.data import intake, schema
 from dpcl_core.errors import BadInput
@@ -66,7 +65,7 @@ def _file(path: Path, edited: str | None, places: Sequence[DeltaGenerator]) -> N
             return
         with places[1], st.spinner("Reading ..."):
             marks = administration.marks_kept(state.store())
-            looked: Looked = own_data.read("look", own_data.uploaded_file(path, asked, marks))
+            looked: apart.Looked = own_data.read("look", own_data.uploaded_file(path, asked, marks))
     except BadInput as refused:
         places[1].error(plain(_in_words(refused)))
         return
@@ -81,7 +80,7 @@ def _file(path: Path, edited: str | None, places: Sequence[DeltaGenerator]) -> N
         _model(path, asked, edited, start, looked)
 
 
-def _model(path: Path, asked: intake.Asked, edited: str | None, start: schema.Schema, looked: Looked) -> None:
+def _model(path: Path, asked: intake.Asked, edited: str | None, start: schema.Schema, looked: apart.Looked) -> None:
     """Draws step 4: one model with its price on the button that makes it, and keeping the file without one."""
     fields = asked.instead
     stream, money = st.columns([2, 1])
@@ -150,7 +149,7 @@ def _schema(path: Path, start: schema.Schema, places: Sequence[DeltaGenerator], 
     return own_data.form(columns, features if known == str(path) else (), start, str(path), places[1:])
 
 
-def _understood(looked: Looked) -> None:
+def _understood(looked: apart.Looked) -> None:
     """Draws the columns, and what is assumed."""
     with st.expander(f"What was understood: {_KINDS[looked.kind]}"):
         if looked.columns:

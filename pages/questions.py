@@ -14,7 +14,6 @@ from dpcl_core.figures.picture import counted
 from dpcl_core.methods import catalog as methods
 from dpcl_core.papers import answers, catalog, claims, comparison, forecasts, measured, questions, report
 from dpcl_core.papers.paper import SIZES
-from dpcl_core.papers.questions import Question
 from dpcl_core.results import Result, references
 from dpcl_core.runs import process
 from dpcl_core.runs.shards import Set
@@ -85,7 +84,7 @@ def _asked(view: state.View) -> str | None:
     return experiment.preset(size)
 
 
-def _links(view: state.View, question: Question, name: str) -> str:
+def _links(view: state.View, question: questions.Question, name: str) -> str:
     """Draws the way back to all questions, the choice of form and the choice of view, which it returns."""
     kept = {key: str(view[field]) for field, key in _KEYS.items() if view[field]}
     durations = questions.durations([form.name for form in question.forms.values()], state.store())
@@ -150,7 +149,7 @@ def repeated(specs: Iterable[RunSpec]) -> str | None:
     return next((engine.link(spec) for spec in specs if live.runs_here(spec)), None)
 
 
-def _verdict(question: Question, name: str, *, can_start: bool) -> None:
+def _verdict(question: questions.Question, name: str, *, can_start: bool) -> None:
     """Draws the answer in the quantity asked, what each form says, what is not decided, and how to cite it.
 
     `name`: the form's preset, to which seeds can be added where it does not decide.

@@ -26,7 +26,6 @@ from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.scenarios import federated
 from dpcl_core.spec import Settings, fields_of
 from pages.parts import link, state
-from pages.parts.state import View
 from pages.parts.text import WORDS, capital
 
 Sort = Literal["whole", "number", "choice", "flag", "text", "texts", "wholes"]
@@ -193,7 +192,7 @@ def choice(title: str, titles: Mapping[T, str], start: object, draw: Callable[..
 
 
 def select(
-    view: View, name: str, title: str, titles: Mapping[T, str], draw: Callable[..., Any] = st.selectbox,
+    view: state.View, name: str, title: str, titles: Mapping[T, str], draw: Callable[..., Any] = st.selectbox,
     *, start: object = None, key: str | None = None, **looks: Any,
 ) -> T:  # fmt: skip
     """The same for a link's field, from the link's value on, or from `start`; with a `key` of its own, if it has one."""
@@ -202,8 +201,9 @@ def select(
 
 
 def segmented(
-    view: View, name: str, title: str, titles: Mapping[T, str], start: T | None = None, key: str | None = None, **looks: Any
-) -> T:
+    view: state.View, name: str, title: str, titles: Mapping[T, str], start: T | None = None, key: str | None = None,
+    **looks: Any,
+) -> T:  # fmt: skip
     """The option chosen in a row of buttons of a link's field; as `select`, but for `start`, if it is one, and `key`."""
     wanted = view[name] if start is None else start
     return buttons(title, list(titles), wanted, titles.__getitem__, key=key or view.key(name), **looks)
@@ -219,7 +219,7 @@ def buttons(title: str, options: Sequence[T], start: object, shown: Callable[[T]
     return chosen
 
 
-def linked_run(view: View) -> tuple[Run | None, list[str]]:
+def linked_run(view: state.View) -> tuple[Run | None, list[str]]:
     """The run that the link names, and a notice if the store does not have it."""
     if view["run"] is None:
         return None, []
@@ -229,7 +229,7 @@ def linked_run(view: View) -> tuple[Run | None, list[str]]:
         return None, [f"{refused}."]
 
 
-def one_of(title: str, options: Sequence[T], view: View, name: str, shown: Callable[[T], str]) -> T:
+def one_of(title: str, options: Sequence[T], view: state.View, name: str, shown: Callable[[T], str]) -> T:
     """The option chosen in a select box; the only option, without a box, if there is just one."""
     if len(options) == 1:
         return options[0]

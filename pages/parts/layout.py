@@ -20,7 +20,6 @@ from streamlit.runtime.scriptrunner import get_script_run_ctx
 from dpcl_core import paths
 from dpcl_core.lessons import text as course
 from pages.parts import link, served, state, visitor
-from pages.parts.state import View
 from pages.parts.text import plain
 
 _IS_FIRST: Final = "picture-is-first"  # session key: whether a part is drawn by itself and has drawn no picture yet
@@ -309,7 +308,7 @@ def heading(title: str, question: str, *, notices: Sequence[str] = ()) -> DeltaG
     return place
 
 
-def actions(place: DeltaGenerator, *, is_shared: bool = False, help_text: str = "", view: View | None = None) -> None:
+def actions(place: DeltaGenerator, *, is_shared: bool = False, help_text: str = "", view: state.View | None = None) -> None:
     """Draws the header's buttons: undo and redo if there is a view, the link to this view, help and the presenter's size."""
     with place:
         if view is not None:

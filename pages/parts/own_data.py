@@ -17,7 +17,6 @@ from pydantic import ValidationError
 from streamlit.delta_generator import DeltaGenerator
 
 from dpcl_core import apart, paths
-from dpcl_core.apart import Given, Looked
 from dpcl_core.data import card, copying, intake, own, schema
 from dpcl_core.errors import BadInput, first_of
 from dpcl_core.figures import stream
@@ -297,14 +296,14 @@ def _written(name: str, content: bytes) -> Path:
 # What a run would make of a file that is on its way in.
 
 
-def uploaded_file(path: Path, asked: intake.Asked, seen: frozenset[str] = frozenset(), of: str | None = None) -> Given:
+def uploaded_file(path: Path, asked: intake.Asked, seen: frozenset[str] = frozenset(), of: str | None = None) -> apart.Given:
     """A file as this visitor brings it, within the bytes that the server still gives. `seen`, `of`: see `apart.Given`."""
     mine = visitor.digest()
     left = administration.bytes_left(state.store())
     return apart.Given(path, asked, mine, mine if visitor.is_shared() else "", seen, left, of)
 
 
-def read(task: apart.Task, one: Given) -> Any:
+def read(task: apart.Task, one: apart.Given) -> Any:
     """What `apart.answer` reads of a file; of the same file with the same schema it is read once. Raises BadInput."""
     said, stamp = "" if one.asked.instead is None else schema.schema_toml(one.asked.instead), (0, 0)
     with suppress(OSError):
@@ -314,7 +313,7 @@ def read(task: apart.Task, one: Given) -> Any:
 
 
 @st.cache_data(max_entries=60, show_spinner=False)
-def _answer(task: apart.Task, what: tuple[object, ...], _one: Given) -> Any:
+def _answer(task: apart.Task, what: tuple[object, ...], _one: apart.Given) -> Any:
     return apart.answer(task, _one, is_apart=visitor.is_shared())
 
 
@@ -325,7 +324,7 @@ _KIND = "own-scenario-kind"
 _UNEQUAL = "Groups of classes, not all equally large"
 
 
-def scenario(looked: Looked) -> ScenarioSpec:
+def scenario(looked: apart.Looked) -> ScenarioSpec:
     """Draws the choice of the stream; gives the one chosen."""
     if looked.plan is None:
         return looked.usual
@@ -353,7 +352,7 @@ def scenario(looked: Looked) -> ScenarioSpec:
     return chosen
 
 
-def draw(looked: Looked, scenario: ScenarioSpec) -> int:
+def draw(looked: apart.Looked, scenario: ScenarioSpec) -> int:
     """Draws the stream that a scenario makes of a file; gives its number of tasks, 0 where there is none."""
     if looked.plan is None:
         return 0

@@ -15,7 +15,6 @@ from typing import Final
 import streamlit as st
 
 from dpcl_core import apart, checks, export, presets
-from dpcl_core.apart import Answered, Tried
 from dpcl_core.backbones import catalog as backbones
 from dpcl_core.classifiers import written as released
 from dpcl_core.data import catalog as datasets
@@ -246,11 +245,11 @@ def _header(files: dict[str, bytes]) -> str:
     return written.getvalue()
 
 
-def _answers(files: dict[str, bytes], name: str, content: bytes) -> Answered:
+def _answers(files: dict[str, bytes], name: str, content: bytes) -> apart.Answered:
     """What the classifier says of a file's examples, in a process of its own. Raises BadInput."""
     with tempfile.TemporaryDirectory(prefix="dpcl-") as place:
         export.write(Path(place, "released"), files)
         asked = Path(place, f"{intake.slug(PurePath(name).stem)}{PurePath(name).suffix.lower()[:_LONGEST]}")
         asked.write_bytes(content)
-        found: Answered = apart.answer("predict", Tried(asked, Path(place, "released")))
+        found: apart.Answered = apart.answer("predict", apart.Tried(asked, Path(place, "released")))
         return found

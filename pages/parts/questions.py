@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, Final
 from urllib.parse import urlencode
@@ -22,10 +22,7 @@ from dpcl_core.figures import reproduction, statistics
 from dpcl_core.figures.picture import counted, epsilon_label, span
 from dpcl_core.methods import catalog as methods
 from dpcl_core.papers import answers, catalog, claims, comparison, measured, other_data, questions, report
-from dpcl_core.papers.answers import Answer
 from dpcl_core.papers.paper import Experiment, Paper, Size
-from dpcl_core.papers.questions import Duration, Question
-from dpcl_core.papers.report import PaperSide
 from dpcl_core.runs import process, shards
 from dpcl_core.runs.run import Run
 from dpcl_core.spec import RunSpec
@@ -89,7 +86,7 @@ def lacking(name: str) -> DataMissing | None:
     return None
 
 
-def in_short(duration: Duration) -> str:
+def in_short(duration: questions.Duration) -> str:
     """The expected duration in a few words."""
     return "duration unknown" if duration.seconds is None else f"about {span(duration.seconds)}"
 
@@ -104,7 +101,7 @@ STATES: Final[Mapping[answers.State, str]] = {
 }  # fmt: skip
 
 
-def answers_of(asked: Sequence[Question]) -> dict[str, Answer]:
+def answers_of(asked: Sequence[questions.Question]) -> dict[str, answers.Answer]:
     """The answer to each question, by name: from this computer's newest finished runs of each form, else as recorded."""
     digests = {question.name: _digests_of(question.name) for question in asked}
     here = sets().finished([digest for of in digests.values() for digest in of])
@@ -113,7 +110,7 @@ def answers_of(asked: Sequence[Question]) -> dict[str, Answer]:
     return {name: _answer(state.where(), name, of) if of else recorded[name] for name, of in ids.items()}
 
 
-def _named(name: str) -> Question:
+def _named(name: str) -> questions.Question:
     return next(one for one in questions.questions() if one.name == name)
 
 
@@ -126,7 +123,7 @@ def _digests_of(name: str) -> tuple[str, ...]:
 
 
 @st.cache_resource(max_entries=100, show_spinner=False)
-def _answer(where: tuple[str, str, str], name: str, ids: tuple[str, ...]) -> Answer:
+def _answer(where: tuple[str, str, str], name: str, ids: tuple[str, ...]) -> answers.Answer:
     forms = _named(name).forms.items()
     return answers.answer(_named(name), {size: questions.results(form.name, state.store()) for size, form in forms})
 
@@ -150,7 +147,7 @@ def gallery(view: state.View) -> dict[str, str]:
     return chosen
 
 
-def _filters(every: Mapping[str, Answer]) -> dict[str, tuple[str, dict[str, str]]]:
+def _filters(every: Mapping[str, answers.Answer]) -> dict[str, tuple[str, dict[str, str]]]:
     """Title and options of each filter, those with most questions first."""
     of_methods, of_data = (Counter(name for one in every for name in _facets(one)[place]) for place in (0, 1))
     of_states = Counter(one.state for one in every.values())
@@ -171,13 +168,13 @@ def _facets(name: str) -> tuple[frozenset[str], frozenset[str]]:
     return frozenset(spec.method for spec in specs), frozenset(spec.data.dataset for spec in specs)
 
 
-def _is_left(one: Answer, chosen: Mapping[str, str]) -> bool:
+def _is_left(one: answers.Answer, chosen: Mapping[str, str]) -> bool:
     of_methods, of_data = _facets(one.question.name)
     has = {"paper": {one.question.paper or measured.OWN}, "method": of_methods, "data": of_data, "answered": {one.state}}
     return all(not chosen[name] or chosen[name] in values for name, values in has.items())
 
 
-def document(left: Sequence[Answer], chosen: Mapping[str, str]) -> dict[str, object]:
+def document(left: Sequence[answers.Answer], chosen: Mapping[str, str]) -> dict[str, object]:
     """What the element is drawn from: the groups with their cards, in the order of the papers."""
     durations = questions.durations([one.question.smallest.name for one in left], state.store())
     # The presets of which a set, or a run that this visitor has started alone, is not over.
@@ -197,7 +194,7 @@ def _claimed(paper: str) -> str:
     return f"{claims.sentence(claims.of_paper(catalog.paper(paper))).partition('. ')[0]}."
 
 
-def _card(one: Answer, duration: Duration, running: Collection[str], chosen: Mapping[str, str]) -> dict[str, str]:
+def _card(one: answers.Answer, duration: questions.Duration, running: set[str], chosen: Mapping[str, str]) -> dict[str, str]:
     forms = one.question.forms
     form = forms[one.shown.size] if one.shown is not None else one.question.smallest
     is_running = any(each.name in running for each in forms.values())
@@ -214,7 +211,7 @@ def _card(one: Answer, duration: Duration, running: Collection[str], chosen: Map
     }
 
 
-def _unmeasured(question: Question) -> str:
+def _unmeasured(question: questions.Question) -> str:
     """What a question lacks on this computer, in one sentence, if anything; its own page says how to get it."""
     if (missing := lacking(question.smallest.name)) is None:
         return "Open it to measure it."
@@ -240,7 +237,7 @@ def opening_form(experiment: Experiment) -> Size:
 
 
 @st.cache_resource(max_entries=50, show_spinner=False)
-def _content(where: tuple[str, str, str], key: Key, _own: Mapping[str, Run]) -> PaperSide:
+def _content(where: tuple[str, str, str], key: Key, _own: Mapping[str, Run]) -> report.PaperSide:
     """What follows from this computer's newest finished runs (`_own`) and, of each other run of the form, its record."""
     paper = catalog.paper(key[0])
     experiment, size = catalog.experiment(paper, key[1]), key[2]
@@ -250,10 +247,10 @@ def _content(where: tuple[str, str, str], key: Key, _own: Mapping[str, Run]) -> 
     form = claims.form(paper, experiment, size, {label: runs[label] for label in specs if label in runs})
     others = [claims.form(paper, experiment, other) for other in experiment.sizes if other != size]
     joined = claims.claims([form, *others], are_ours=experiment.is_ours)
-    return PaperSide(paper, form, comparison.comparison_rows(paper, experiment, runs), joined)
+    return report.PaperSide(paper, form, comparison.comparison_rows(paper, experiment, runs), joined)
 
 
-def paper_view(view: state.View, question: Question, size: Size) -> str:
+def paper_view(view: state.View, question: questions.Question, size: Size) -> str:
     """Draws the paper's side; returns the quantity that is shown."""
     specs = presets.variants(question.forms[size].name)
     finished = sets().finished([spec.digest() for spec in specs.values()])
@@ -280,7 +277,7 @@ def paper_view(view: state.View, question: Question, size: Size) -> str:
 
 
 @figure_card.still
-def findings(key: Key, _content: PaperSide) -> None:
+def findings(key: Key, _content: report.PaperSide) -> None:
     """Draws the count of claims and which runs are missing."""
     if lead := _content.lead:
         st.header(lead, anchor=False)
@@ -291,7 +288,7 @@ def findings(key: Key, _content: PaperSide) -> None:
         st.info(f"Here: {len(runs)} of {counted(len(specs), 'run')}. Still missing: {', '.join(missing)}.")
 
 
-def _both(key: Key, found: PaperSide, metric: str, quantity: str) -> None:
+def _both(key: Key, found: report.PaperSide, metric: str, quantity: str) -> None:
     """Draws the published numbers and ours, with their lines of reference."""
     form, experiment = found.form, found.form.experiment
     frame = report.drawn_numbers(found.of_metric(metric))
@@ -308,7 +305,7 @@ def _both(key: Key, found: PaperSide, metric: str, quantity: str) -> None:
     )  # fmt: skip
 
 
-def _figures(key: Key, found: PaperSide) -> None:
+def _figures(key: Key, found: report.PaperSide) -> None:
     """Draws one of the paper's figures from our runs, and the choice of it."""
     form, of = found.form, {figure.name: figure for figure in found.form.experiment.figures}
     if not of:
@@ -331,7 +328,7 @@ def _figures(key: Key, found: PaperSide) -> None:
 
 @st.cache_resource(max_entries=100, show_spinner=False)
 def _figure(
-    key: Key, name: str, epsilon: float | None, test: int | None, dark: bool, _found: PaperSide
+    key: Key, name: str, epsilon: float | None, test: int | None, dark: bool, _found: report.PaperSide
 ) -> comparison.Drawn:
     form = _found.form
     figure = next(one for one in form.experiment.figures if one.name == name)
@@ -339,7 +336,7 @@ def _figure(
     return comparison.draw_figure(_found.paper, form, figure, epsilon=epsilon, test=chosen, dark=dark)
 
 
-def _claims(found: PaperSide) -> None:
+def _claims(found: report.PaperSide) -> None:
     """Draws the claims: the verdict of all forms together, this form's difference, and what each layer says."""
     if not found.form.judged:
         return
@@ -355,7 +352,7 @@ def _claims(found: PaperSide) -> None:
 
 
 @figure_card.still
-def draw_numbers(key: Key, metric: str, _content: PaperSide) -> None:
+def draw_numbers(key: Key, metric: str, _content: report.PaperSide) -> None:
     """Draws the numbers of one metric and the reasons for their differences."""
     lines, notes = report.number_rows(_content.of_metric(metric))
     with layout.card("reproduction-table"):
@@ -373,7 +370,7 @@ def draw_numbers(key: Key, metric: str, _content: PaperSide) -> None:
 
 
 @figure_card.still
-def runs(key: Key, _content: PaperSide) -> None:
+def runs(key: Key, _content: report.PaperSide) -> None:
     """Draws a line for each run of the preset, with its link, and the command for all."""
     experiment, size = _content.form.experiment, _content.form.size
     with st.expander("The runs"):
@@ -421,7 +418,7 @@ def _scores(run_id: str) -> AnchorScores | None:
     return scores[-1] if scores else None
 
 
-def earlier(found: PaperSide) -> None:
+def earlier(found: report.PaperSide) -> None:
     """Draws the earlier numbers next to the later ones and ours, and the figure; nothing without an earlier version."""
     numbers = report.earlier_numbers(found)
     if numbers.empty:

@@ -29,8 +29,7 @@ from dpcl_core.runs import administration, process, resumption
 from dpcl_core.runs.run import Run
 from dpcl_core.runs.store import Store
 from dpcl_core.spec import RunSpec
-from pages.parts import anchor_source as lists
-from pages.parts import fields, layout, pecl_claim, rooms, state, status_line, text, token_heat, train_form
+from pages.parts import anchor_source, fields, layout, pecl_claim, rooms, state, status_line, text, token_heat, train_form
 from pages.parts.figure_card import kept_builder, show
 from pages.parts.text import WORDS, capital, plain
 
@@ -41,10 +40,7 @@ _FULL = "The disk of this server is full: the run waits. It goes on and loses no
 _READABLE_EPSILON = 20.0  # above it, e^ε is no number that says anything
 _QUIET_SECONDS = 2.0  # a run gives a sign of life four times a second
 _WAITS_SECONDS = 5.0  # a store on a busy machine may take nothing for a moment, of which nobody need know
-Places = Sequence[DeltaGenerator]
 HALVES = (1.75, 1)  # of a run's curve, and of what is said beside it
-# What the pictures of a run depend on: the store and what is seen of it, run, number of events, rule, ceiling.
-_Key = tuple[str, str, str, str | None, int, str | None, float | None]
 _RULES = "Post-processing: switching costs no privacy. Choosing the best rule on private validation data would."
 
 
@@ -144,8 +140,8 @@ def under_rule(result: Result, key: str, start: str | None) -> Result:
 
 
 def figures(
-    result: Result, chosen: float, *, live: bool, places: Places | None = None, stream: Callable[[], None] | None = None,
-    has_more: bool = True,
+    result: Result, chosen: float, *, live: bool, places: Sequence[DeltaGenerator] | None = None,
+    stream: Callable[[], None] | None = None, has_more: bool = True,
 ) -> None:  # fmt: skip
     """Draws what moves during a run, and stays afterwards: curve and matrix, in their places if given, forgetting, texts,
     lists, and what it memorised. `stream` draws the stream, beside forgetting; before the first point, in the curve's place.
@@ -165,7 +161,7 @@ def figures(
         with left if result.accuracy.empty else right:
             stream()
     token_heat.scored_texts(result, chosen, live=live)
-    lists.matched(result, chosen, live=live)
+    anchor_source.matched(result, chosen, live=live)
     _leaks(result, chosen, live=live)
     if has_more and not live and not result.accuracy.empty:
         _more(result)
@@ -228,12 +224,13 @@ def _more(result: Result) -> None:
     layout.views({**draw, "Forgetting over tasks": forgetting, "Settings": settings}, "more-figures")
 
 
-def _key(result: Result) -> _Key:
+def _key(result: Result) -> tuple[object, ...]:
+    """What the pictures of a run depend on: the store and what is seen of it, run, number of events, rule, ceiling."""
     return (*state.where(), result.run_id, len(result.events), result.rule, result.ceiling)
 
 
 @st.cache_resource(max_entries=120, show_spinner=False)
-def _figure(key: _Key, name: str, dark: bool, _result: Result) -> Picture:
+def _figure(key: tuple[object, ...], name: str, dark: bool, _result: Result) -> Picture:
     """A figure of a run by its name in `Result.figure`, cached for all visitors until the run has new events."""
     return replace(_result, name="this run").figure(name, dark=dark)
 

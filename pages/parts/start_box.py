@@ -20,7 +20,6 @@ from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.method import of_spec
 from dpcl_core.methods.references import forecast
 from dpcl_core.papers import forecasts, questions
-from dpcl_core.papers.forecasts import Sizes
 from dpcl_core.privacy import noise_forecast
 from dpcl_core.runs import administration, process
 from dpcl_core.runs.run import Split, work_of
@@ -355,7 +354,7 @@ def _ghost(digest: str, dark: bool, _spec: RunSpec) -> tuple[Picture, Provenance
 HELPER = "Which ε, which method, are the data too few?"
 
 
-def helper(sizes: Sizes | None, key: str) -> None:
+def helper(sizes: forecasts.Sizes | None, key: str) -> None:
     """Draws the advice and the table, once opened; nothing where the records say nothing of such a run (None)."""
     if sizes is not None and (box := layout.folded(HELPER, key)) is not None:
         with box:
@@ -376,10 +375,10 @@ def asking_helper() -> None:
             )
             network = st.selectbox("Network", cards, format_func=lambda name: cards[name].title, key="helper-network")
         n_features, delta = cards[network].feature_dim or 0, checks.default_delta(n)
-        _advice(Sizes(n, classes, tasks, network, n_features, "prior-const", delta))
+        _advice(forecasts.Sizes(n, classes, tasks, network, n_features, "prior-const", delta))
 
 
-def _advice(sizes: Sizes) -> None:
+def _advice(sizes: forecasts.Sizes) -> None:
     with st.spinner("Looking at recorded runs ..."):
         counts = f"{sizes.n_people:,} examples, {sizes.n_classes} classes and {sizes.n_tasks} tasks"
         st.markdown(f"With about {counts}: **{forecasts.advice(sizes)}**")

@@ -15,7 +15,6 @@ from dpcl_core.paths import asset_table
 from dpcl_core.privacy.statement import shown_number
 from dpcl_core.runs.run import Left, Run, fraction_done, n_trained_together, seconds_left, stage, steady
 
-Tone = Literal["calm", "busy", "good", "bad"]
 _UNITS = (("day", 86_400), ("hour", 3_600), ("minute", 60), ("second", 1))
 _WIDE = 10.0  # times its shortest: a time left that says nothing as a range
 _FIXES = asset_table("pages.toml")["fixes"]
@@ -32,7 +31,7 @@ class StatusLine:
     label: str
     headline: str
     detail: str
-    tone: Tone
+    tone: Literal["calm", "busy", "good", "bad"]
     fraction: float | None = None
     is_stage: bool = False
     left: Left | None = None

@@ -224,6 +224,8 @@ def test_replay_head_and_total_stand_beside_what_came_out(open_page: Open, monke
     monkeypatch.setattr(measured, "recorded", lambda *_: figures)
     frame = _numbers(_opened(open_page, p="cslr", x="paper-cslr-ag-news")).set_index("method")
     (column,) = (name for name in frame if "replay · head · total" in name)
-    told = ("CSLR-Hungarian", "∞ · ∞ · ∞"), ("Repair: CSLR, head on the server", "4 · 0 · 4"), ("DP-SGD (no replay)", "0 · 4 · 4")
-    for method, said in told:
+    for method, said in (
+        ("CSLR-Hungarian", "∞ · ∞ · ∞"), ("Repair: CSLR, head on the server", "4 · 0 · 4"),
+        ("DP-SGD (no replay)", "0 · 4 · 4"),
+    ):  # fmt: skip
         assert set(frame.loc[[method], column]) == {said}
