@@ -42,7 +42,9 @@ def question_link(name: str) -> dict[str, str]:
 
 def origin(view: state.View, values: train_form.Values, spec: RunSpec | None) -> None:
     """Draws which question the form started from, once changed with the way back, and the answer that has these settings."""
-    name, brought = cast("str | None", view["question"]), _brought(values)
+    name, (dataset, named) = cast("str | None", view["question"]), st.session_state.get("brought", ("", []))
+    is_brought = bool(named) and dataset == values["dataset"]  # what the data brought along, as long as they are chosen
+    brought = f"{datasets.called(dataset)} brings along: {'; '.join(named)}." if is_brought else ""
     is_changed = name is not None and not _is_as_asked(name, values)
     is_other = spec is not None and (is_changed or name is None)
     answered = _answered(digest=spec.digest(), _spec=spec) or name if is_other and spec is not None else name
@@ -246,13 +248,6 @@ def bring(view: state.View) -> None:
         brought = [backbones.card(str(changes.get("data.backbone", network))).title, *named]
         st.session_state["brought"] = dataset, brought if network != before else named
         _change(view, raw, changes, by_rule=True)
-
-
-def _brought(values: train_form.Values) -> str:
-    """What the data brought along, as long as they are chosen; else empty."""
-    dataset, named = st.session_state.get("brought", ("", []))
-    is_chosen = bool(named) and dataset == values["dataset"]
-    return f"{datasets.called(dataset)} brings along: {'; '.join(named)}." if is_chosen else ""
 
 
 def _words(values: Mapping[str, object], changes: Mapping[str, object]) -> list[str]:

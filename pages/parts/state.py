@@ -234,10 +234,9 @@ def guarded(draw: Callable[P, None]) -> Callable[P, None]:
     def drawn(*arguments: P.args, **named: P.kwargs) -> None:
         try:
             draw(*arguments, **named)
-        except StoreTrouble as trouble:
-            st.error(plain(f"{str(trouble).rstrip('.')}. {_GO_ON}" if trouble.kind == "store" else str(trouble)))
-        except BadInput as refused:
-            st.error(plain(str(refused)))
+        except (StoreTrouble, BadInput) as error:
+            goes_on = isinstance(error, StoreTrouble) and error.kind == "store"
+            st.error(plain(f"{str(error).rstrip('.')}. {_GO_ON}" if goes_on else str(error)))
 
     return drawn
 

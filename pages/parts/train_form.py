@@ -254,9 +254,7 @@ def _own(where: tuple[str, str, str]) -> list[str]:
     return visitor.mine(own.names_of_own_data())
 
 
-@st.cache_data(ttl=10, show_spinner=False)
-def _called(name: str) -> str:
-    return datasets.called(name)
+_called = st.cache_data(ttl=10, show_spinner=False)(datasets.called)
 
 
 def _dataset_title(name: str, here: Collection[str]) -> str:

@@ -1,4 +1,4 @@
-"""Files that leave compressed, the icon font with the framework's icons alone, and data that go as files."""
+"""Files that leave compressed, the icon font with the framework's icons alone, data as files, and the page that trains."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ from starlette.routing import Route
 from starlette.testclient import TestClient
 
 import app
-from dpcl_core import paths
+from dpcl_core import paths, presets
 from dpcl_core.elements import element
-from pages.parts import figure_card, served
-from tests.pages.conftest import Patch
+from pages import questions
+from pages.parts import figure_card, layout, served
+from tests.pages.conftest import Open, Patch
 
 SCRIPT = min(served.STATIC.glob("js/index.*.js"), key=lambda path: path.stat().st_size)
 NAME = f"js/{SCRIPT.name}"
@@ -206,3 +207,27 @@ def test_a_document_leaves_compressed_and_is_asked_for_anew(path: str) -> None:
     assert int(packed.headers["content-length"]) < int(plain.headers["content-length"]) / 2
     for answer in (plain, packed):
         assert (answer.headers["cache-control"], answer.headers["vary"]) == ("no-cache", "Accept-Encoding")
+
+
+# The door to the page that trains: which questions have one, and what the server hands out behind it.
+
+
+def test_a_question_has_a_door_where_a_page_can_repeat_one_of_its_runs() -> None:
+    assert (questions.repeated([presets.load("digits-cosine")]) or "").startswith("#run=")
+    assert questions.repeated([presets.load("pecl-synthetic")]) is None
+    both = [presets.load("pecl-synthetic"), presets.load("digits-cosine")]
+    assert questions.repeated(both) == questions.repeated(both[1:])
+
+
+def test_the_server_hands_out_the_page_where_it_was_built(places: tuple[Path, Path]) -> None:
+    assert served.routes() == []
+    places[1].mkdir(parents=True)
+    (places[1] / "train-here.html").write_text("the page", encoding="utf-8")
+    client = TestClient(Starlette(routes=served.routes()))
+    assert client.get("/here/train-here.html").text == "the page"
+    assert client.get("/here/../cache").status_code == 404
+
+
+def test_start_has_a_door_or_the_commands_that_make_one(open_page: Open) -> None:
+    page = open_page("start")
+    assert layout.IN_BROWSER in [one.proto.popover.label for one in page.get("popover")]
