@@ -154,9 +154,7 @@ def footer(
     line = "" if provenance is None else f":small[{plain(provenance.line())}]"
     if said := "\n\n".join(filter(None, (finding, line))):
         st.markdown(said)
-    if live:
-        return
-    if (files := layout.popover("Save", f"save-{key}", type="tertiary", help=_SAVE)) is not None:
+    if not live and (files := layout.popover("Save", f"save-{key}", type="tertiary", help=_SAVE)) is not None:
         with files:
             _files(picture, provenance, key, table, linked)
 

@@ -95,9 +95,8 @@ def here() -> Path | None:
 def routes() -> list[Mount]:
     """The address of that folder's files; looked for once, when the server starts."""
     place, base = here(), st.get_option("server.baseUrlPath").strip("/")
-    if place is None:
-        return []
-    return [Mount("/".join(["", *filter(None, [base]), HERE]), StaticFiles(directory=place))]
+    path = "/".join(["", *filter(None, [base]), HERE])
+    return [] if place is None else [Mount(path, StaticFiles(directory=place))]
 
 
 def _keep(way: str, name: str, make: Callable[[], bytes]) -> None:
