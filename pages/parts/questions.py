@@ -263,7 +263,7 @@ def paper_view(view: state.View, question: questions.Question, size: Size) -> st
     metric = next(iter(titles))
     if len(titles) > 1:
         metric = fields.segmented(view, "metric", "Quantity", titles, key=f"{view.key('metric')}-{question.paper}")
-    _both(key, found, metric, titles[metric])
+    _both(found, metric, titles[metric])
     _figures(key, found)
     _claims(found)
     _on_other_data(found.paper, found.form.experiment)
@@ -288,7 +288,7 @@ def findings(key: Key, _content: report.PaperSide) -> None:
         st.info(f"Here: {len(runs)} of {counted(len(specs), 'run')}. Still missing: {', '.join(missing)}.")
 
 
-def _both(key: Key, found: report.PaperSide, metric: str, quantity: str) -> None:
+def _both(found: report.PaperSide, metric: str, quantity: str) -> None:
     """Draws the published numbers and ours, with their lines of reference."""
     form, experiment = found.form, found.form.experiment
     frame = report.drawn_numbers(found.of_metric(metric))

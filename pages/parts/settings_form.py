@@ -82,7 +82,7 @@ def _starts(view: state.View, prefix: str, name: str, settings: Sequence[fields.
         return before.filled, before.starts
     keys = {f"{prefix}.{one.name}": one for one in settings}
     known = view.read.values if view["method" if prefix == "p" else "scenario"] == name else {}
-    filled = {key: known.get(key, one.default) for key, one in keys.items()}  # lacks clients that only this method brings
+    filled = {key: known.get(key, one.default) for key, one in keys.items()}  # a link may know no clients
     if before is None:
         return filled, filled
     sorts = {f"{prefix}.{one.name}": one.sort for one in before.settings}

@@ -1,4 +1,4 @@
-"""Links, today's and the first version's, the address bar, fields of settings, refusals in words, and the search for runs."""
+"""Links, today's and the first version's, the address bar, fields of settings, refusals in words, the search for runs."""
 
 from __future__ import annotations
 

@@ -92,13 +92,14 @@ def _run(what: Coroutine):
         return pool.submit(asyncio.run, what).result()
 
 
-def test_a_reading_under_way_is_no_answer_to_who_has_written_meanwhile():
-    async def asked_while_somebody_reads() -> list[str]:
+def test_many_who_ask_at_once_read_once_and_never_what_began_before_somebody_wrote():
+    async def asked() -> tuple[list[str], set[str], int]:
         begun, over = asyncio.Event(), asyncio.Event()
-        written = "nothing"
+        written, n_read = "nothing", 0
 
         async def read(_code: str) -> str:
-            found = written
+            nonlocal n_read
+            found, n_read = written, n_read + 1
             begun.set()
             await over.wait()
             return found
@@ -107,26 +108,12 @@ def test_a_reading_under_way_is_no_answer_to_who_has_written_meanwhile():
         first = asyncio.create_task(latest.of("BCDFGH", time.monotonic()))
         await begun.wait()
         written = "a vote"
-        second = asyncio.create_task(latest.of("BCDFGH", time.monotonic()))
+        now = time.monotonic()
+        others = [asyncio.create_task(latest.of("BCDFGH", now)) for _ in range(40)]
         over.set()
-        return [await first, await second]
+        return [await first], set(await asyncio.gather(*others)), n_read
 
-    assert _run(asked_while_somebody_reads()) == ["nothing", "a vote"]
-
-
-def test_many_who_ask_at_once_read_once():
-    async def asked_at_once() -> tuple[set[int], int]:
-        n_read = 0
-
-        async def read(_code: str) -> int:
-            nonlocal n_read
-            n_read += 1
-            return n_read
-
-        latest, now = parts_rooms.Latest(read), time.monotonic()
-        return set(await asyncio.gather(*(latest.of("BCDFGH", now) for _ in range(40)))), n_read
-
-    assert _run(asked_at_once()) == ({1}, 1)
+    assert _run(asked()) == (["nothing"], {"a vote"}, 2)
 
 
 def test_a_room_is_kept_for_a_moment_and_once_however_its_code_is_spelled(served, rooms, code, monkeypatch):
@@ -152,9 +139,12 @@ def test_a_room_is_kept_for_a_moment_and_once_however_its_code_is_spelled(served
 
 
 @pytest.mark.parametrize(("code", "says"), [("BCDFGH", "no such room"), ("x" * 5000, "six letters")])
-def test_an_unknown_room_is_one_sentence(served, code, says):
+def test_an_unknown_room_is_one_sentence(served, code, says, open_page):
     got = served(ANN).get(f"/rooms/{code}")
     assert (got.status_code, says in got.json()["error"]) == (400, True)
+    page = open_page("teach", view="classroom")
+    page.text_input[0].set_value("ABCDEF")
+    assert "Code = ABCDEF: must be the six letters that your teacher shows" in words(press(page, "Join"))
 
 
 @pytest.mark.parametrize("foreign", ["a/b=1", "a>b=1", "x@y=2", '"', "=;="])
@@ -221,16 +211,29 @@ def test_a_teachers_second_window_leaves_the_shown_run_alone(
     assert rooms.state(code).shown is None
 
 
-def test_a_code_that_is_none_is_refused_under_the_label_of_its_field(open_page: Open) -> None:
-    page = open_page("teach", view="classroom")
-    page.text_input[0].set_value("ABCDEF")
-    assert "Code = ABCDEF: must be the six letters that your teacher shows" in words(press(page, "Join"))
-
-
 # Whoever tries out codes of rooms waits; a class that mistypes does not.
 
 
-CODES = [f"BCDF{first}{second}" for first in "GHJKLM" for second in "NPQRST"]
+def test_an_address_that_tries_codes_waits_and_others_do_not(
+    live: parts_rooms.Live, monday: str, rooms: Rooms, clock: list[float]
+) -> None:
+    tried(live, monday, "school")
+    for host in ("there", "school"):
+        guessed(live, host)
+    assert tried(live, monday, "school")["title"] == "Monday", "who guesses does not shut out a class on the same address"
+    with pytest.raises(BadInput, match="wait 60 seconds"):
+        tried(live, monday, "there")
+    for _ in range(3 * parts_rooms.MOST):  # who is in a room may look as often as the page does
+        assert tried(live, monday, "here")["title"] == "Monday"
+    clock[0] += parts_rooms.SECONDS
+    assert tried(live, monday, "there")["title"] == "Monday"
+
+
+def test_the_pages_of_a_room_that_was_closed_are_no_guesses(live: parts_rooms.Live, monday: str, rooms: Rooms) -> None:
+    closed = rooms.open("Sunday", TEACHER)
+    rooms.close(closed, TEACHER)
+    guessed(live, "school", *[closed] * (2 * parts_rooms.MOST))
+    assert tried(live, monday, "school")["title"] == "Monday"
 
 
 @pytest.fixture
@@ -258,38 +261,11 @@ def tried(live: parts_rooms.Live, code: str, host: str) -> dict[str, object]:
     return asyncio.run(live._seen(Request(scope), 0.0))
 
 
-def guessed(live: parts_rooms.Live, code: str, host: str) -> None:
-    """As many other codes from this address as may be tried."""
-    for other in [one for one in CODES if one != code][: parts_rooms.MOST]:
+def guessed(live: parts_rooms.Live, host: str, *codes: str) -> None:
+    """As many other codes from this address as may be tried, or these ones, of which none is a room's."""
+    for code in codes or [f"BCDF{first}{second}" for first in "GHJKLM" for second in "NPQRST"][: parts_rooms.MOST]:
         with pytest.raises(BadInput, match="no such room is open"):
-            tried(live, other, host)
-
-
-def test_an_address_that_tries_codes_waits_and_others_do_not(
-    live: parts_rooms.Live, monday: str, clock: list[float]
-) -> None:
-    guessed(live, monday, "there")
-    with pytest.raises(BadInput, match="wait 60 seconds"):
-        tried(live, monday, "there")
-    for _ in range(3 * parts_rooms.MOST):  # who is in a room may look as often as the page does
-        assert tried(live, monday, "here")["title"] == "Monday"
-    clock[0] += parts_rooms.SECONDS
-    assert tried(live, monday, "there")["title"] == "Monday"
-
-
-def test_who_guesses_does_not_shut_out_a_class_on_the_same_address(live: parts_rooms.Live, monday: str) -> None:
-    tried(live, monday, "school")
-    guessed(live, monday, "school")
-    assert tried(live, monday, "school")["title"] == "Monday"
-
-
-def test_the_pages_of_a_room_that_was_closed_are_no_guesses(live: parts_rooms.Live, monday: str, rooms: Rooms) -> None:
-    closed = rooms.open("Sunday", TEACHER)
-    rooms.close(closed, TEACHER)
-    for _ in range(2 * parts_rooms.MOST):
-        with pytest.raises(BadInput, match="no such room is open"):
-            tried(live, closed, "school")
-    assert tried(live, monday, "school")["title"] == "Monday"
+            tried(live, code, host)
 
 
 @pytest.mark.usefixtures("clock")

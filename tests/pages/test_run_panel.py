@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -179,19 +180,22 @@ def numbers(encoded: dict[str, str]) -> np.ndarray:
     return np.frombuffer(base64.b64decode(encoded["bdata"]), dtype=encoded["dtype"])
 
 
+def drawn(page: AppTest, kind: str) -> list[dict[str, Any]]:
+    """The traces of the first figure that begins with one of this kind."""
+    return next(chart["data"] for chart in charts(page) if chart["data"][0]["type"] == kind)
+
+
 def ends(page: AppTest) -> list[float]:
     """The last point of every line of the first figure with lines: the accuracy curves."""
-    drawn = [chart["data"] for chart in charts(page)]
-    curves = next(data for data in drawn if data[0]["type"] == "scatter")
-    lines = [trace for trace in curves if "lines" in trace["mode"] and trace["name"] in ("ε = 1", "ε = 8", "no noise")]
+    names = ("ε = 1", "ε = 8", "no noise")
+    lines = [one for one in drawn(page, "scatter") if "lines" in one["mode"] and one["name"] in names]
     assert len(lines) == 3
     return [float(numbers(trace["y"])[-1]) for trace in lines]
 
 
 def corner(page: AppTest) -> float:
     """The first number of the accuracy matrix."""
-    drawn = [chart["data"] for chart in charts(page)]
-    return float(numbers(next(data for data in drawn if data[0]["type"] == "heatmap")[0]["z"])[0])
+    return float(numbers(drawn(page, "heatmap")[0]["z"])[0])
 
 
 @pytest.mark.parametrize("status", ["finished", "running"])
