@@ -18,8 +18,6 @@ PAGES = [
 ]  # fmt: skip
 UNLISTED = [("administration", "Administration")]  # not in the menu, which a phone shows whole: About leads there
 
-_NAMES = [name for name, _ in PAGES + UNLISTED]
-
 _MENU = "menu"  # session keys
 _STYLED = "document-has-style"
 
@@ -30,7 +28,7 @@ def main() -> None:
         menu = [st.Page(f"pages/{name}.py", title=title, url_path=name, default=name == "start") for name, title in PAGES]
         hidden = [st.Page(f"pages/{name}.py", title=title, url_path=name, visibility="hidden") for name, title in UNLISTED]
         st.session_state[_MENU] = menu + hidden
-        st.session_state[_STYLED] = document.is_own(st.context.url, _NAMES)
+        st.session_state[_STYLED] = document.is_own(st.context.url, dict(PAGES + UNLISTED))
     page = st.navigation(st.session_state[_MENU], position="top")
     st.set_page_config(page_title=document.title(page.title), layout="wide")
     if not st.session_state[_STYLED]:
@@ -40,7 +38,7 @@ def main() -> None:
     if st.session_state.get("page") != page.url_path:
         st.session_state["page"] = page.url_path
         st.session_state.pop(link.VIEW, None)
-        st.session_state[state.CHANGES] = st.session_state.get(state.CHANGES, 0) + 1
+        state.change_page()
     st.session_state[layout.INSIDE] = True
     if visitor.is_shared() and visitor.is_missing() and page.url_path:  # Start is open to everybody
         visitor.ask()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterable
 from importlib.metadata import PackageNotFoundError, version
 
 import streamlit as st
@@ -12,7 +11,6 @@ from dpcl_core.backbones import catalog as backbones
 from dpcl_core.data import catalog as datasets
 from dpcl_core.lessons import text as course
 from dpcl_core.methods import catalog as methods
-from dpcl_core.methods.common.method import MethodCard
 from dpcl_core.runs import process, queue
 from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.version import __version__
@@ -47,15 +45,12 @@ def _limits() -> None:
 
 
 def _cards() -> None:
-    catalogs: dict[str, Iterable[MethodCard | scenarios.ScenarioCard | backbones.BackboneCard | datasets.DatasetCard]] = {
-        "Methods": methods.CARDS.values(), "Streams": scenarios.CARDS.values(),
-        "Networks for features": backbones.CARDS.values(), "Datasets": datasets.CARDS.values(),
-    }  # fmt: skip
-    for title, cards in catalogs.items():
+    catalogs = {"Methods": methods, "Streams": scenarios, "Networks for features": backbones, "Datasets": datasets}
+    for title, catalog in catalogs.items():
         lines = []
-        for card in cards:
+        for card in catalog.CARDS.values():
             # What a network was trained on decides what can be private for it.
-            seen = f". Trained on: {card.seen}." if isinstance(card, backbones.BackboneCard) else ""
+            seen = f". Trained on: {card.seen}." if catalog is backbones else ""
             lines.append(f"**{plain(card.title)}** {plain(card.summary)} :small[{plain(card.source + seen)}]")
         with st.container(key=f"card-about-{title.split()[0].lower()}"):
             st.header(title, anchor=False)

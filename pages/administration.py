@@ -34,13 +34,12 @@ def _ask() -> None:
     """Asks for the administrator's key."""
     with layout.card("administration-key"), st.form("administration", border=False):
         typed = st.text_input("Key", type="password", help="`dpcl app --key` prints it on the server.")
-        if not st.form_submit_button("Open", type="primary"):
-            return
-    if not administration.is_key(typed):
+        is_asked = st.form_submit_button("Open", type="primary")
+    if is_asked and administration.is_key(typed):
+        st.session_state[_OPEN] = True
+        st.rerun()
+    elif is_asked:
         st.error("key: is not this server's; on the server, `dpcl app --key` prints it.")
-        return
-    st.session_state[_OPEN] = True
-    st.rerun()
 
 
 @st.fragment(run_every=5.0)
@@ -48,8 +47,7 @@ def _ask() -> None:
 def _watched(limits: queue.Limits) -> None:
     """Draws all visitors and their open runs."""
     store = state.whole_store()
-    used = administration.usage(store)
-    open_runs = store.unfinished()
+    used, open_runs = administration.usage(store), store.unfinished()
     with layout.card("administration-runs"):
         st.header("Waiting and under way", anchor=False)
         if not open_runs:
@@ -60,7 +58,7 @@ def _watched(limits: queue.Limits) -> None:
                 words = f"**{run.status}** on {run.device}, {of}, since {_when(run.created)} (`{run.id}`)"
                 st.markdown(words, width="stretch")
                 if st.button("Stop", key=f"stop-run-{run.id}", disabled=run.status == "stopping"):
-                    state.whole_store().request_stop(run.id)
+                    store.request_stop(run.id)
                     st.rerun(scope="fragment")
     with layout.card("administration-visitors"):
         st.header("Visitors", anchor=False)

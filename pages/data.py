@@ -11,7 +11,7 @@ from typing import Final
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from dpcl_core.apart import Looked
+from dpcl_core import apart
 from dpcl_core.backbones import catalog as backbones
 from dpcl_core.data import intake, schema
 from dpcl_core.errors import BadInput
@@ -19,6 +19,7 @@ from dpcl_core.figures.picture import epsilon_text
 from dpcl_core.papers import forecasts
 from dpcl_core.runs import administration
 from pages.parts import layout, own_data, own_model, settings_form, start_box, state, visitor
+from pages.parts.fields import buttons
 from pages.parts.text import WORDS, labelled, plain
 
 _KINDS: Final = {
@@ -63,7 +64,8 @@ def _file(path: Path, edited: str | None, places: Sequence[DeltaGenerator]) -> N
         if fields is own_data.UNCLEAR:
             return
         with places[1], st.spinner("Reading ..."):
-            looked = own_data.look_at_file(own_data.uploaded_file(path, asked, administration.marks_kept(state.store())))
+            marks = administration.marks_kept(state.store())
+            looked: apart.Looked = own_data.read("look", own_data.uploaded_file(path, asked, marks))
     except BadInput as refused:
         places[1].error(plain(_in_words(refused)))
         return
@@ -78,17 +80,15 @@ def _file(path: Path, edited: str | None, places: Sequence[DeltaGenerator]) -> N
         _model(path, asked, edited, start, looked)
 
 
-def _model(path: Path, asked: intake.Asked, edited: str | None, start: schema.Schema, looked: Looked) -> None:
+def _model(path: Path, asked: intake.Asked, edited: str | None, start: schema.Schema, looked: apart.Looked) -> None:
     """Draws step 4: one model with its price on the button that makes it, and keeping the file without one."""
     fields = asked.instead
     stream, money = st.columns([2, 1])
     with stream:
         scenario = own_data.scenario(looked)
     with money:
-        epsilon = st.segmented_control(
-            "Privacy budget ε", forecasts.BUDGETS, default=1.0, format_func=epsilon_text, key="own-epsilon", required=True,
-            help="Less is stronger protection, and lower accuracy.",
-        )  # fmt: skip
+        help_text = "Less is stronger protection, and lower accuracy."
+        epsilon = buttons("Privacy budget ε", forecasts.BUDGETS, 1.0, epsilon_text, key="own-epsilon", help=help_text)
     note = st.container()
     is_as_before = edited is not None and fields in (start, replace(start, first_line="names"))
     title = (fields.title if fields is not None else None) or path.stem
@@ -120,9 +120,10 @@ def _keep(path: Path, asked: intake.Asked, edited: str | None, then: Callable[[s
     """Keeps the file, or another copy of the data that are edited, says under which name, and starts a run on it."""
     try:
         administration.check_kept(state.store())
-        name = own_data.keep(own_data.uploaded_file(path, asked, administration.marks_kept(state.store()), edited))
+        given = own_data.uploaded_file(path, asked, administration.marks_kept(state.store()), edited)
+        name = str(apart.answer("keep", given, is_apart=visitor.is_shared()))
         own_data.discard()
-        own_model.done(name, edited)
+        own_model.show_only(own_model.KEPT, (name, edited))
         if then is not None:
             then(name)
     except BadInput as refused:
@@ -139,15 +140,16 @@ def _schema(path: Path, start: schema.Schema, places: Sequence[DeltaGenerator], 
         return None
     known, features = st.session_state.get(_FEATURES, ("", ()))
     with places[0]:
-        start = own_data.with_first_line(start, own_data.first_line(path), str(path), is_kept=is_kept)
+        seems = own_data.read("first line", own_data.uploaded_file(path, intake.Asked()))
+        start = own_data.with_first_line(start, seems, str(path), is_kept=is_kept)
         if start is own_data.UNCLEAR:
             st.info("The first line may be a row of data. Say which it is: nothing of it is shown before.")
             return start
-    columns = own_data.columns(path, start)
+    columns = list(own_data.read("columns", own_data.uploaded_file(path, intake.Asked(instead=start))))
     return own_data.form(columns, features if known == str(path) else (), start, str(path), places[1:])
 
 
-def _understood(looked: Looked) -> None:
+def _understood(looked: apart.Looked) -> None:
     """Draws the columns, and what is assumed."""
     with st.expander(f"What was understood: {_KINDS[looked.kind]}"):
         if looked.columns:

@@ -14,7 +14,6 @@ from dpcl_core.figures.picture import counted
 from dpcl_core.methods import catalog as methods
 from dpcl_core.papers import answers, catalog, claims, comparison, forecasts, measured, questions, report
 from dpcl_core.papers.paper import SIZES
-from dpcl_core.papers.questions import Question
 from dpcl_core.results import Result, references
 from dpcl_core.runs import process
 from dpcl_core.runs.shards import Set
@@ -85,7 +84,7 @@ def _asked(view: state.View) -> str | None:
     return experiment.preset(size)
 
 
-def _links(view: state.View, question: Question, name: str) -> str:
+def _links(view: state.View, question: questions.Question, name: str) -> str:
     """Draws the way back to all questions, the choice of form and the choice of view, which it returns."""
     kept = {key: str(view[field]) for field, key in _KEYS.items() if view[field]}
     durations = questions.durations([form.name for form in question.forms.values()], state.store())
@@ -117,11 +116,11 @@ def _answer(view: state.View, name: str) -> None:
         _picture(name, found)
     elif alone is None:
         runs = questions.specs(name)
-        n_models = sum(spec.n_cells for spec in runs.values())
         what = f"{len(runs)} runs, the cheapest first: " if len(runs) > 1 else "one run: "
-        listed = "; ".join(_in_order(name))  # names have commas of their own
+        titles, in_order = questions.titles(name), questions.cheapest_first(runs, state.store(), process.default())
+        listed = "; ".join(titles[label] for label in in_order)  # names have commas of their own
         data = ", ".join(dict.fromkeys(datasets.card(spec.data.dataset).title for spec in runs.values()))
-        models = f"{n_models} model{'s' if n_models > 1 else ''} on {data}."
+        models = f"{counted(sum(spec.n_cells for spec in runs.values()), 'model')} on {data}."
         with layout.card("answer"):
             st.markdown("**The answer**: nothing has been measured yet.")
             st.markdown(f"**To measure it**: {plain(what + listed)}. In all {plain(models)}")
@@ -138,14 +137,8 @@ def _answer(view: state.View, name: str) -> None:
             label, result = moved
             if len(titles := questions.titles(name)) > 1:
                 st.caption(plain(f"How it went: {titles.get(label, label)}."))
-            run_panel.moving(result, result.spec.privacy.usual_epsilon, live=False)
+            run_panel.figures(result, result.spec.privacy.usual_epsilon, live=False, has_more=False)
     _details(name, found, newest)
-
-
-def _in_order(name: str) -> list[str]:
-    """The readers' names of a preset's runs in the order in which Start queues them."""
-    titles = questions.titles(name)
-    return [titles[label] for label in questions.cheapest_first(questions.specs(name), state.store(), process.default())]
 
 
 def repeated(specs: Iterable[RunSpec]) -> str | None:
@@ -156,12 +149,12 @@ def repeated(specs: Iterable[RunSpec]) -> str | None:
     return next((engine.link(spec) for spec in specs if live.runs_here(spec)), None)
 
 
-def _verdict(question: Question, name: str, *, can_start: bool) -> None:
+def _verdict(question: questions.Question, name: str, *, can_start: bool) -> None:
     """Draws the answer in the quantity asked, what each form says, what is not decided, and how to cite it.
 
     `name`: the form's preset, to which seeds can be added where it does not decide.
     """
-    one = parts_questions.answer_of(question)
+    one = parts_questions.answers_of([question])[question.name]
     unit = measured.unit(one.asked.metric).replace("%", "points")
     with layout.card("verdict"):
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
@@ -264,11 +257,8 @@ def _watch(set_id: str) -> None:
     with layout.card("status"):
         with st.container(key="status-line", horizontal=True, vertical_alignment="center", gap="small"):
             st.html(run_panel.pill(line), width="stretch")
-            is_mine = state.store().may_change(run)
-            if whole.status == "stopping":
-                st.button("Stopping …", key="stop-set", disabled=True)
-            elif is_mine:
-                st.button("Stop", key="stop-set", type="primary", on_click=run_panel.attempt(stop))
+            if whole.status == "stopping" or state.store().may_change(run):
+                run_panel.stop_or_stopping("stop-set", whole.status, run_panel.attempt(stop))
         place = list(whole.runs).index(label) + 1
         st.caption(plain(f"Run {place} of {len(whole.runs)}: {titles.get(label, label)}. {whole.line(titles)}."))
         if line.fraction is not None:
@@ -304,8 +294,8 @@ def _details(name: str, found: Mapping[str, measured.Measured], newest: Set | No
         st.caption(" ".join(f"**{word}**: {meaning}" for word, meaning in questions.MEANINGS))
         with st.expander("Where the results come from"):
             st.markdown("\n".join(f"- {plain(report.source(titles[label], run))}" for label, run in found.items()))
-    stored = {label: run.run_id for label, run in found.items() if run.run_id is not None}
     kept = newest.kept if newest is not None else {}
+    stored = {label: run.run_id for label, run in found.items() if run.run_id is not None}
     stored |= {label: run.id for label, run in kept.items() if run.is_over and label not in stored}
     with st.container(key="runs-actions", horizontal=True, gap="small"):
         for label, run_id in stored.items():

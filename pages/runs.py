@@ -6,6 +6,7 @@ import math
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, partial
 from statistics import fmean
@@ -111,12 +112,11 @@ def _all_runs() -> None:
         return
     values = {**_controls(view, counts), **compare.NOTHING}
     # One line per device: the current run or tuning, and the number of waiting ones.
-    unfinished = state.store().unfinished()
-    for device, (n_active, waiting) in state.store().queues().items():
-        busy = next((run for run in unfinished if run.device == device and run.status != "queued"), None)
+    busy = {run.device: run for run in reversed(store.unfinished()) if run.status != "queued"}
+    for device, (n_active, waiting) in store.queues().items():
         what = "free" if not n_active else "a run of another visitor"
-        if busy is not None:
-            what = f"{busy.status} “{plain(busy.name)}”"
+        if (run := busy.get(device)) is not None:
+            what = f"{run.status} “{plain(run.name)}”"
         st.caption(f"Queue on {device}: {what}; {waiting} waiting.")
     is_active = _is_active(counts)
     st.fragment(state.guarded(_list), run_every=2.0 if is_active else None)(values, linked, is_active)
@@ -127,7 +127,7 @@ def _all_runs() -> None:
 
 
 def _is_active(counts: Mapping[Status, int]) -> bool:
-    return any(status not in get_args(End) for status in counts)
+    return not counts.keys() <= {*get_args(End)}
 
 
 def _controls(view: state.View, counts: Mapping[Status, int]) -> dict[str, object]:
@@ -177,8 +177,8 @@ def _list(values: dict[str, object], linked: tuple[str, ...], was_active: bool) 
         alt=f"{len(frame)} runs with state, name, method, data, budgets, accuracy, start and duration",
     )  # fmt: skip
     picked = [shown[row] for row in _ticked(event, len(shown))]
-    _actions(picked)
     finished = tuple(run.id for run in picked if comparison.has_result(run))[: comparison.MOST]
+    _actions(picked, finished)
     _compare(finished if len(finished) > 1 else ())
 
 
@@ -253,20 +253,19 @@ def _accuracy(known: Sequence[float]) -> float | None:
 
 
 def _data(data: DataSpec) -> str:
-    try:
-        facts = datasets.facts_of(data)
-    except BadInput:
-        return f"{data.dataset} (no longer here)"
-    # Without the files the title would be that of the full set, though the run may have used only a part.
-    return facts.title if facts.is_here else f"{data.dataset} (no longer here)"
+    with suppress(BadInput):
+        # Without the files the title would be that of the full set, though the run may have used only a part.
+        if (facts := datasets.facts_of(data)).is_here:
+            return facts.title
+    return f"{data.dataset} (no longer here)"
 
 
-def _actions(picked: list[Run]) -> None:
+def _actions(picked: list[Run], finished: tuple[str, ...]) -> None:
+    """Draws what can be done with the ticked runs, of which these `finished` ones can be compared."""
     if not picked:
         st.caption("Tick a run to open, stop, resume, repeat, rename or delete it; tick several to compare them.")
         return
     if len(picked) > 1:
-        finished = [run.id for run in picked if comparison.has_result(run)][: comparison.MOST]
         with st.container(key="runs-actions", horizontal=True, vertical_alignment="center", gap="small"):
             if len(finished) > 1:
                 st.markdown(f"**{len(finished)} finished runs are compared below.**", width="content")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable
 
 import streamlit as st
 
@@ -12,19 +11,10 @@ from dpcl_core.elements import element
 from dpcl_core.errors import BadInput
 from dpcl_core.lessons import exercises, text
 from pages.parts import figure_card, layout, lesson_stage, link, state, visitor
-from pages.parts.rooms import FIELDS, open_rooms, panel, room_of_code
+from pages.parts.rooms import FIELDS, attempt, open_rooms, panel, room_of_code
 from pages.parts.text import WORDS, labelled, plain
 
 VIEWS = {"exercises": "Exercises", "plan": "For teachers", "classroom": "Classroom"}
-QUESTIONS = {
-    "exercises": "Can you work it out yourself?",
-    "plan": "What does a class need, and what has it handed in?",
-    "classroom": "What does everybody think, and what did everybody find?",
-}
-PROVES = (
-    "It proves that this server has checked these answers for this name. It does not prove who typed them. Only the server "
-    "that made it can read it."
-)
 HEADS = ("name", "part", "right", "which", "valid", "why not")
 VALID = "yes"
 _EXAMPLE = "amber fox"  # an invented name
@@ -35,11 +25,16 @@ ROOM_CODEC = link.Codec([link.Field("room", "room", "room", link.Text(12), "")])
 def page() -> None:
     """The page."""
     name = layout.open_view(VIEWS)
-    codec = ROOM_CODEC if name == "classroom" else lesson_stage.CODEC
-    view = state.View("classroom" if name == "classroom" else "teach", lambda _: codec)
-    place = layout.heading("Teach", QUESTIONS[name], notices=view.read.notices)
-    view.commit({"exercises": _exercises, "plan": _for_teachers, "classroom": _classroom}[name](view), codec)
-    layout.actions(place, is_shared=True, help_text={name: WORDS["teach"][f"help_{name}"] for name in VIEWS}[name])
+    of, codec = ("classroom", ROOM_CODEC) if name == "classroom" else ("teach", lesson_stage.CODEC)
+    view = state.View(of, lambda _: codec)
+    question, draw = {
+        "exercises": ("Can you work it out yourself?", _exercises),
+        "plan": ("What does a class need, and what has it handed in?", _for_teachers),
+        "classroom": ("What does everybody think, and what did everybody find?", _classroom),
+    }[name]
+    place = layout.heading("Teach", question, notices=view.read.notices)
+    view.commit(draw(view), codec)
+    layout.actions(place, is_shared=True, help_text=WORDS["teach"][f"help_{name}"])
 
 
 def _exercises(view: state.View) -> dict[str, object]:
@@ -80,7 +75,10 @@ def _sheet(part: str, number: int, name: str) -> None:
     if given:
         right = "".join(one.letter for one in asked if one.is_right(given[one.letter]))
         st.html(f'<p role="status" class="lesson-verdict"><b>{len(right)} of {len(asked)} right.</b></p>')
-        st.markdown(f"**Your code to hand in.** {PROVES}")
+        st.markdown(
+            "**Your code to hand in.** It proves that this server has checked these answers for this name. It does not "
+            "prove who typed them. Only the server that made it can read it."
+        )
         st.code(exercises.sealed(exercises.Handed(name, number, right)), language=None, wrap_lines=True)
 
 
@@ -123,19 +121,15 @@ def _plan(part: str, number: int) -> None:
             layout.download("Handout", lambda: in_browser.page(part), f"{part.lower().replace(' ', '-')}.html", paper)
             layout.arrow("teach", "Its exercises", {"view": "exercises", "p": str(number)})
             layout.arrow("teach", "Classroom", {"view": "classroom", "v": "1"})
-    box = layout.folded("Notes: what to look for, and what students often believe", "teacher-notes")
-    if box is not None:
+    if (box := layout.folded("Notes: what to look for, and what students often believe", "teacher-notes")) is not None:
         notes = text.notes()[part]
+        believed = [(" ".join(words.split()) for words in (one.belief, one.reply)) for one in notes.misconceptions]
         with box:
             layout.markdown(f"**What to look for.** {notes.look_for}")
             layout.markdown("**What students often believe**")
-            layout.markdown("\n".join(f"- *“{_line(one.belief)}”* {_line(one.reply)}" for one in notes.misconceptions))
+            layout.markdown("\n".join(f"- *“{belief}”* {reply}" for belief, reply in believed))
             layout.markdown(f"**A question to ask.** {notes.ask}")
             layout.markdown(f"**When a prediction is wrong.** {notes.when_wrong}")
-
-
-def _line(words: str) -> str:
-    return " ".join(words.split())
 
 
 def _codes() -> None:
@@ -170,17 +164,14 @@ def _row(code: str) -> tuple[str, ...]:
 def _written(rows: list[tuple[str, ...]]) -> str:
     """The table as CSV; what was pasted and is no code may be a formula, and then begins with an apostrophe."""
     written = io.StringIO()
-    names = [name if name[:1].isalnum() else f"'{name}" for name, *_ in rows]
-    csv.writer(written).writerows([HEADS, *((name, *row[1:]) for name, row in zip(names, rows, strict=True))])
+    csv.writer(written).writerows([HEADS, *((name if name[:1].isalnum() else f"'{name}", *of) for name, *of in rows)])
     return written.getvalue()
 
 
 def _classroom(view: state.View) -> dict[str, object]:
     """Draws a room, or the ways into one; returns what the link carries."""
-    if code := str(view["room"]):
-        _room(view, code)
-    else:
-        _door(view)
+    draw = _room if (code := str(view["room"])) else _door
+    draw(view)
     return {"room": code}
 
 
@@ -191,12 +182,12 @@ def _door(view: state.View) -> None:
         st.header("Join a room", anchor=False)
         typed = st.text_input("Code", max_chars=12, placeholder="six letters", key="room-code")
         if st.form_submit_button("Join", type="primary", key="room-join-button"):
-            _go(view, lambda: room_of_code(typed).code)
+            attempt(lambda: _go(view, room_of_code(typed).code))
     with start, layout.card("room-open"), st.form("room-open-form", border=False):
         st.header("Open a room", anchor=False)
         title = st.text_input("Title", max_chars=80, placeholder="Privacy, Monday at ten", key="room-title")
         if st.form_submit_button("Open", key="room-open-button"):
-            _go(view, lambda: open_rooms().open(title, visitor.token()))
+            attempt(lambda: _go(view, open_rooms().open(title, visitor.token())))
     layout.arrow("teach", "For teachers: notes, plans, handouts, codes handed in", {"view": "plan"})
     if mine := open_rooms().of_owner(visitor.token()):
         st.header("Your rooms", anchor=False)
@@ -205,20 +196,15 @@ def _door(view: state.View) -> None:
             st.page_link("pages/teach.py", label=label, query_params=view.linked({"room": code}))
 
 
-def _go(view: state.View, find: Callable[[], str]) -> None:
-    """Goes to the room with the code found, or says why there is none."""
-    try:
-        code = find()
-    except BadInput as refused:
-        st.error(plain(labelled(refused, FIELDS)))
-        return
+def _go(view: state.View, code: str) -> None:
     st.switch_page("pages/teach.py", query_params=view.linked({"room": code}))
 
 
-def _room(view: state.View, code: str) -> None:
+def _room(view: state.View) -> None:
+    """Draws the room that the link names, or says why there is none."""
     rooms, token = open_rooms(), visitor.token()
     try:
-        room = room_of_code(code)
+        room = room_of_code(str(view["room"]))
     except BadInput as refused:
         st.error(plain(labelled(refused, FIELDS)))
         layout.arrow("teach", "Join or open another room", view.linked({"v": "1"}))

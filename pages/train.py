@@ -89,23 +89,23 @@ def _own_run(linked: Run | None, spec: RunSpec | None) -> Run | None:
         st.session_state[_LEFT] = linked.id
     if spec is None:
         return None
-    store, digest = state.store(), spec.digest()
+    store = state.store()
     under_way = next((run for run in store.unfinished() if run.readable_spec == spec), None)
-    run_id = Sets(store).finished([digest]).get(digest)
-    return under_way if under_way is not None or run_id is None else store.get(run_id)
+    finished = Sets(store).finished([spec.digest()]).values()
+    return under_way or next(map(store.get, finished), None)
 
 
 def _controls(view: state.View) -> tuple[train_form.Values, RunSpec | None, str]:
     """Draws the form; returns its values, their spec (None: invalid, and the form says what to change) and the device."""
-    row = st.columns(_ROW, gap="small", vertical_alignment="bottom")
+    *row, start = st.columns(_ROW, gap="small", vertical_alignment="bottom")
     line = st.container(key="form-line", horizontal=True, vertical_alignment="center", gap="small")
     with line:
         settings = st.popover("Settings", type="tertiary", key=view.key("settings"))
         origin = st.container(key="from-question", horizontal=True, vertical_alignment="center", gap="small")
-    places = train_form.Places(row, settings, st.container(key="form-notes", gap="small"))
+    notes = st.container(key="form-notes", gap="small")
     with settings:
         layout.arrow("questions", "Start from a question")
-    values = train_form.form(view, places, partial(start_box.bring, view))
+    values = train_form.form(view, row, settings, partial(start_box.bring, view))
     with settings:
         device = settings_form.device_choice()
         split = settings_form.split_choice(device)
@@ -114,7 +114,7 @@ def _controls(view: state.View) -> tuple[train_form.Values, RunSpec | None, str]
         start_box.origin(view, values, spec)
         if spec is not None:
             start_box.noise_warning(spec)
-    start_box.draw(view, values, spec, refusal, (device, split), places)
+    start_box.draw(view, values, spec, refusal, (device, split), start, notes)
     with settings:
         tuning_panel.form(view, values, spec, device)
     return values, spec, device
@@ -123,8 +123,7 @@ def _controls(view: state.View) -> tuple[train_form.Values, RunSpec | None, str]
 def _checked(values: train_form.Values) -> tuple[RunSpec | None, str | None]:
     """The spec, or the sentence that says what to change."""
     try:
-        spec = checks.parse(train_form.raw_of(values))
-        checks.check_run(spec)
+        checks.check_run(spec := checks.parse(train_form.raw_of(values)))
     except BadInput as refused:
         return None, train_form.in_words(refused, values)
     return spec, None

@@ -145,12 +145,6 @@ def install() -> None:
     WStates.set_widget_metadata = _with_metadata  # type: ignore[method-assign, assignment]
 
 
-def is_reading(error: BaseException) -> bool:
-    """Whether an error comes from reading a widget's value."""
-    frames = traceback.extract_tb(error.__traceback__)
-    return any(frame.name == "deserialize" and "streamlit" in frame.filename for frame in frames)
-
-
 def _with_state(states: WStates, sent: WidgetState) -> None:
     _set_state(states, sent)
     _drop(states, sent.id)
@@ -176,7 +170,9 @@ def _drop(states: WStates, widget: str) -> None:
 
 def show_break(error: Exception) -> bool:
     """Shows the sentence where the page broke off; True: the framework need show nothing more."""
-    st.error(plain(SENTENCE if is_reading(error) else unforeseen.recorded(error)))
+    frames = traceback.extract_tb(error.__traceback__)
+    is_reading = any(frame.name == "deserialize" and "streamlit" in frame.filename for frame in frames)  # a widget's value
+    st.error(plain(SENTENCE if is_reading else unforeseen.recorded(error)))
     return True
 
 

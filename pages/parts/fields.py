@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import Field, dataclass, replace
 from functools import cache
-from typing import Any, Final, Literal, Protocol, TypeVar, cast, get_args
+from typing import Any, Final, Literal, TypeVar, cast, get_args
 
 import streamlit as st
 from streamlit import runtime
@@ -26,16 +26,7 @@ from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.scenarios import federated
 from dpcl_core.spec import Settings, fields_of
 from pages.parts import link, state
-from pages.parts.state import View
 from pages.parts.text import WORDS, capital
-
-
-class Titled(Protocol):
-    """A card with a title."""
-
-    @property
-    def title(self) -> str: ...
-
 
 Sort = Literal["whole", "number", "choice", "flag", "text", "texts", "wholes"]
 _SORTS: Mapping[tuple[str, str], Sort] = {  # by the kind of a form, and of its items
@@ -170,6 +161,17 @@ def groups(runs: Sequence[Run]) -> dict[str, list[str]]:
     return found
 
 
+def typed(text: str, read: Callable[[str], T]) -> tuple[list[T], list[str]]:
+    """The values in a field of several, between blanks or commas, and the parts that `read` refuses."""
+    values, bad = [], []
+    for part in text.replace(",", " ").split():
+        try:
+            values.append(read(part))
+        except ValueError:
+            bad.append(part)
+    return values, bad
+
+
 # Select boxes for a run and for parts of it.
 
 
@@ -178,37 +180,46 @@ _OFFERED = 200  # runs in a select box at most
 _STARTED = tuple(status for status in get_args(Status) if status != "queued")
 
 
-def select(
-    view: View, name: str, title: str, titles: Mapping[T, str], *, help_text: str | None = None, width: int | None = None
-) -> T:
-    """The option chosen in a select box of a link's field; `titles`: the options and their titles.
+def choice(title: str, titles: Mapping[T, str], start: object, draw: Callable[..., Any] = st.selectbox, **looks: Any) -> T:
+    """The option chosen in a select box, which starts from `start`, or from the first option where that is none.
 
-    Starts from the link, or from the first option if the link has another value.
+    `titles`: the options and their titles. `draw`: another widget of the same kind. `looks`: what else it takes.
     """
     options = list(titles)
-    start = options.index(cast(T, view[name])) if view[name] in titles else 0
-    return st.selectbox(
-        title, options, index=start, format_func=titles.__getitem__, key=view.key(name), help=help_text,
-        width=width or "stretch",
-    )  # fmt: skip
-
-
-def segmented(
-    view: View, name: str, title: str, titles: Mapping[T, str], start: T | None = None, key: str | None = None, **looks: Any
-) -> T:
-    """The option chosen in a row of buttons of a link's field; as `select`, but for `start`, if it is one, and `key`.
-
-    `looks`: what else `st.segmented_control` takes.
-    """
-    options, wanted = list(titles), view[name] if start is None else start
-    chosen: T = st.segmented_control(
-        title, options, default=cast(T, wanted) if wanted in titles else options[0], format_func=titles.__getitem__,
-        key=key or view.key(name), required=True, **looks,
-    )  # fmt: skip
+    index = options.index(cast(T, start)) if start in titles else 0
+    chosen: T = draw(title, options, index, format_func=titles.__getitem__, **looks)
     return chosen
 
 
-def linked_run(view: View) -> tuple[Run | None, list[str]]:
+def select(
+    view: state.View, name: str, title: str, titles: Mapping[T, str], draw: Callable[..., Any] = st.selectbox,
+    *, start: object = None, key: str | None = None, **looks: Any,
+) -> T:  # fmt: skip
+    """The same for a link's field, from the link's value on, or from `start`; with a `key` of its own, if it has one."""
+    start = view[name] if start is None else start
+    return choice(title, titles, start, draw, key=key or view.key(name), **looks)
+
+
+def segmented(
+    view: state.View, name: str, title: str, titles: Mapping[T, str], start: T | None = None, key: str | None = None,
+    **looks: Any,
+) -> T:  # fmt: skip
+    """The option chosen in a row of buttons of a link's field; as `select`, but for `start`, if it is one, and `key`."""
+    wanted = view[name] if start is None else start
+    return buttons(title, list(titles), wanted, titles.__getitem__, key=key or view.key(name), **looks)
+
+
+def buttons(title: str, options: Sequence[T], start: object, shown: Callable[[T], str], **looks: Any) -> T:
+    """The option chosen in a row of buttons, which starts from `start`, or from the first option where that is none.
+
+    `looks`: what else `st.segmented_control` takes.
+    """
+    default = cast(T, start) if start in options else options[0]
+    chosen: T = st.segmented_control(title, options, default=default, format_func=shown, required=True, **looks)
+    return chosen
+
+
+def linked_run(view: state.View) -> tuple[Run | None, list[str]]:
     """The run that the link names, and a notice if the store does not have it."""
     if view["run"] is None:
         return None, []
@@ -218,12 +229,12 @@ def linked_run(view: View) -> tuple[Run | None, list[str]]:
         return None, [f"{refused}."]
 
 
-def one_of(title: str, options: Sequence[T], view: View, name: str, shown: Callable[[T], str]) -> T:
+def one_of(title: str, options: Sequence[T], view: state.View, name: str, shown: Callable[[T], str]) -> T:
     """The option chosen in a select box; the only option, without a box, if there is just one."""
     if len(options) == 1:
         return options[0]
-    start = options.index(cast(T, view[name])) if view[name] in options else 0
-    return st.selectbox(title, options, index=start, format_func=shown, key=view.key(f"{name}-{len(options)}"))
+    key = view.key(f"{name}-{len(options)}")
+    return select(view, name, title, {option: shown(option) for option in options}, key=key)
 
 
 @st.cache_data(ttl=3, show_spinner=False)
@@ -303,7 +314,7 @@ def title(key: str, method: str, scenario: str) -> str:
 
 def options(key: str, scenario: str) -> Mapping[str, str]:
     """The options of a setting that every run has, by name; empty where it is no choice among named ones."""
-    cards: Mapping[str, Mapping[str, Titled]] = {
+    cards: Mapping[str, Mapping[str, Any]] = {
         "method": methods.CARDS, "data.dataset": datasets.CARDS, "data.backbone": backbones.CARDS,
         "scenario.kind": scenarios.CARDS,
     }  # fmt: skip
@@ -322,11 +333,7 @@ def adjacency(scenario: str) -> Mapping[str, str]:
 def setting_of(key: str, method: str, scenario: str) -> Setting | None:
     """The setting of this method or stream by its dotted key; None for any other key."""
     table, _, name = key.partition(".")
-    settings: Sequence[Setting] = ()
-    if table == "params":
-        settings = of_method(method)
-    elif table == "scenario":
-        settings = of_scenario(scenario, method)
+    settings = {"params": of_method(method), "scenario": of_scenario(scenario, method)}.get(table, ())
     return next((one for one in settings if one.name == name), None)
 
 

@@ -65,13 +65,9 @@ def _json(value: object) -> bytes:
 
 
 @lru_cache(maxsize=32)
-def written_once(make: Callable[..., Mapping[str, object]], *of: object, public: str = "") -> bytes:
-    """The document that a function makes of these arguments, as bytes of JSON, kept for all visitors.
-
-    `public`: the name of an entry that goes as a file, where the document has it.
-    """
-    document = dict(make(*of))
-    return json_bytes(document, **{name: _json(document.pop(name)) for name in {public} & document.keys()})
+def written_once(make: Callable[..., Mapping[str, object]], *of: object) -> bytes:
+    """The document that a function makes of these arguments, as bytes of JSON, kept for all visitors."""
+    return json_bytes(make(*of))
 
 
 _SAVE = "The numbers as a table, the figure as a file, the link to this view"
@@ -95,10 +91,7 @@ def show(
         if title:
             st.markdown(f"**{title}**" + (f" :small[{note}]" if note else ""), help=course.explained(title) or None)
         if not picture.is_empty:
-            if by_plotly:
-                _chart(picture=picture, key=key, is_large=layout.is_on())
-            else:
-                drawing(picture, key)
+            drawing(picture, key, by_plotly=by_plotly)
             layout.await_paint()
         else:  # text that wraps, as high as the later figure
             height = f"{picture.layout.get('height', 200):g}px"
@@ -119,19 +112,14 @@ def _chart(picture: Picture, key: str, *, is_large: bool) -> Picture:
     return picture
 
 
-def _n_marks(picture: Picture) -> int:
-    """Points and cells of all traces together."""
-    import numpy as np
-
-    return sum(np.size(trace["z" if "z" in trace else "y"]) for trace in picture.traces)
-
-
-def drawing(picture: Picture, key: str) -> None:
+def drawing(picture: Picture, key: str, *, by_plotly: bool = False) -> None:
     """Draws a figure as SVG, as wide as the browser has said that its place is.
 
-    By Plotly where it has too many marks, and where the element cannot load.
+    By Plotly where that is asked for or it has too many marks, and where the element cannot load.
     """
-    if _n_marks(picture) > _MOST_MARKS:
+    import numpy as np
+
+    if by_plotly or sum(np.size(trace["z" if "z" in trace else "y"]) for trace in picture.traces) > _MOST_MARKS:
         _chart(picture=picture, key=key, is_large=layout.is_on())
         return
     name = f"chart-{key}"
@@ -166,9 +154,7 @@ def footer(
     line = "" if provenance is None else f":small[{plain(provenance.line())}]"
     if said := "\n\n".join(filter(None, (finding, line))):
         st.markdown(said)
-    if live:
-        return
-    if (files := layout.popover("Save", f"save-{key}", type="tertiary", help=_SAVE)) is not None:
+    if not live and (files := layout.popover("Save", f"save-{key}", type="tertiary", help=_SAVE)) is not None:
         with files:
             _files(picture, provenance, key, table, linked)
 
@@ -206,9 +192,8 @@ def drag(source: Source, start: float, *, key: str, panels: Sequence[str], is_pl
     start = source.nearest(start)
     if not is_plain:
         with suppress(OSError, StreamlitAPIException):
-            data = drag_document(source, start, panels)
-            has_arms = source.is_exact and source.labels == "prior-const"
-            document = json_bytes(data, arms=_arms()) if has_arms else json_bytes(data)
+            public = {"arms": _arms()} if source.is_exact and source.labels == "prior-const" else {}
+            document = json_bytes(drag_document(source, start, panels), **public)
             reported = mounted(DRAG)(key=key, data=document, on_epsilon_change=lambda: None)
             return _budget(reported.get("epsilon"), source, start)
     start = min(start, max(source.stops))
@@ -231,11 +216,10 @@ def _arms() -> bytes:
 
 def _budget(reported: object, source: Source, start: float) -> float:
     """The budget that the browser reports; `start` if this source cannot show it."""
-    try:
-        value = float(str(reported))
-    except ValueError:
-        return start
-    return value if value > 0 and source.nearest(value) == value else start
+    with suppress(ValueError):
+        if (value := float(str(reported))) > 0 and source.nearest(value) == value:
+            return value
+    return start
 
 
 # Pictures that are kept for all visitors: to tell tables apart takes a fraction of the time of building a figure.
@@ -278,12 +262,7 @@ def still(draw: Callable[P, None]) -> Callable[P, None]:
     What it shows must follow from its arguments alone, never from the session or the theme. An argument whose name starts
     with an underscore must follow from the others; it is not compared.
     """
-    return cast("Callable[P, None]", _still_kept(draw))
-
-
-@cache
-def _still_kept(draw: Callable[..., None]) -> Callable[..., None]:
-    return st.cache_resource(max_entries=100, show_spinner=False)(draw)
+    return cast("Callable[P, None]", st.cache_resource(max_entries=100, show_spinner=False)(draw))
 
 
 # What is kept on this computer to save time, with buttons that delete it: on About or Administration.

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from html import escape
+from itertools import pairwise
 from mimetypes import guess_type
 from pathlib import Path
 from typing import Any, Final
@@ -19,7 +20,6 @@ from streamlit.runtime.scriptrunner import get_script_run_ctx
 from dpcl_core import paths
 from dpcl_core.lessons import text as course
 from pages.parts import link, served, state, visitor
-from pages.parts.state import View
 from pages.parts.text import plain
 
 _IS_FIRST: Final = "picture-is-first"  # session key: whether a part is drawn by itself and has drawn no picture yet
@@ -171,21 +171,18 @@ def markdown(text: str) -> None:
 
 def marked(text: str, seen: set[course.Word]) -> str:
     """The Markdown with tags around the first use of every word that is not in `seen`; grows `seen`."""
-    parts, done = [], 0
-    for kept in _KEPT.finditer(text):
-        parts += [_prose(text[done : kept.start()], seen), kept.group()]
-        done = kept.end()
-    return "".join([*parts, _prose(text[done:], seen)])
+    places = [0, *(place for kept in _KEPT.finditer(text) for place in kept.span()), len(text)]
+    parts = [text[start:end] for start, end in pairwise(places)]  # every second one stays as it is
+    return "".join(part if place % 2 else _prose(part, seen) for place, part in enumerate(parts))
 
 
 def _prose(text: str, seen: set[course.Word]) -> str:
-    parts, done = [], 0
+    said, done = "", 0
     for start, end, word in course.first_uses(text, seen):
         meaning = escape(f"{word.word}: {word.meaning}")
-        parts.append(f'{text[done:start]}<span class="term" role="term" tabindex="0" aria-description="{meaning}">')
-        parts.append(f"{text[start:end]}</span>")
-        done = end
-    return "".join([*parts, text[done:]])
+        said += f'{text[done:start]}<span class="term" role="term" tabindex="0" aria-description="{meaning}">'
+        said, done = f"{said}{text[start:end]}</span>", end
+    return said + text[done:]
 
 
 # A page of several views: the address names the one that is drawn. To change it is a change of page, with widgets anew.
@@ -210,8 +207,8 @@ class _Views:
     def turn(self) -> None:
         """Opens the view that was chosen, as it was left; a callback."""
         st.session_state[link.VIEW] = str(st.session_state[self.key])
-        _change()
-        st.session_state[_TURNED] = st.query_params.to_dict(), st.session_state[state.CHANGES]
+        state.change_page()
+        st.session_state[_TURNED] = st.query_params.to_dict(), state.n_changes()
         link.put({})
 
     def draw(self) -> None:
@@ -223,16 +220,11 @@ class _Views:
         )  # fmt: skip
 
 
-def _change() -> None:
-    """Counts a change of page: what is drawn next has widgets of its own."""
-    st.session_state[state.CHANGES] = st.session_state.get(state.CHANGES, 0) + 1
-
-
 def open_view(titles: Mapping[str, str]) -> str:
     """The name of the view to draw: the link's, else the one open last, else the first; `heading` draws the choice."""
     views = _Views(titles, next(iter(titles)), [])
     last, address = st.session_state.get(f"last-{views.key}"), st.query_params.to_dict()
-    is_behind = st.session_state.get(_TURNED) == (address, st.session_state.get(state.CHANGES))
+    is_behind = st.session_state.get(_TURNED) == (address, state.n_changes())
     if is_behind and not state.is_history():  # a fast visitor, or a slow browser
         link.restore()
     asked = st.query_params.get(link.VIEW)
@@ -241,7 +233,7 @@ def open_view(titles: Mapping[str, str]) -> str:
     opened = next(str(name) for name in (asked, last, views.opened) if name in titles)
     if st.session_state.get(link.VIEW) != opened:
         st.session_state[link.VIEW] = opened
-        _change()
+        state.change_page()
     st.session_state[_VIEWS] = replace(views, opened=opened)
     st.session_state[f"last-{views.key}"] = opened  # the choice itself is forgotten on another page
     return opened
@@ -301,8 +293,7 @@ def header(title: str, question: str, *, is_shared: bool = False, help_text: str
 def heading(title: str, question: str, *, notices: Sequence[str] = ()) -> DeltaGenerator:
     """Draws title, question and notices; returns the container for `actions`, filled later when the view is known."""
     _inside_the_app()
-    # Starts a page: no word is explained yet.
-    st.session_state[_SEEN] = set()
+    st.session_state[_SEEN] = set()  # starts a page: no word is explained yet
     with st.container(key="page-head", gap="small"):
         st.title(title, anchor=False)
         views: _Views | None = st.session_state.pop(_VIEWS, None)
@@ -317,19 +308,18 @@ def heading(title: str, question: str, *, notices: Sequence[str] = ()) -> DeltaG
     return place
 
 
-def actions(place: DeltaGenerator, *, is_shared: bool = False, help_text: str = "", view: View | None = None) -> None:
+def actions(place: DeltaGenerator, *, is_shared: bool = False, help_text: str = "", view: state.View | None = None) -> None:
     """Draws the header's buttons: undo and redo if there is a view, the link to this view, help and the presenter's size."""
     with place:
         if view is not None:
-            st.button("Undo", key="undo", on_click=view.undo, disabled=not view.can_undo, shortcut="alt+z")
-            st.button("Redo", key="redo", on_click=view.redo, disabled=not view.can_redo, shortcut="alt+y")
-        if is_shared:
-            # Drawn when it is opened: by then a part of the page may have changed the view by itself.
-            share = popover("Share", "share", help="A link to exactly this view")
-            if share is not None:
-                with share:
-                    st.markdown("This link opens exactly this view:")
-                    link.draw()
+            can_undo, can_redo = view.steps()
+            st.button("Undo", "undo", on_click=view.step, kwargs={"is_back": True}, disabled=not can_undo, shortcut="alt+z")
+            st.button("Redo", "redo", on_click=view.step, kwargs={"is_back": False}, disabled=not can_redo, shortcut="alt+y")
+        # Drawn when it is opened: by then a part of the page may have changed the view by itself.
+        if is_shared and (share := popover("Share", "share", help="A link to exactly this view")) is not None:
+            with share:
+                st.markdown("This link opens exactly this view:")
+                link.draw()
         st.button("Normal size" if is_on() else "Presenter size", key="presenter", on_click=_turn)
         if (box := popover("Help", "help")) is not None:
             with box:

@@ -38,6 +38,13 @@ class Kind(Protocol[T]):
     def write(self, value: T) -> str: ...
 
 
+def checked(value: T, *, is_allowed: bool) -> T:
+    """The value that was read. Raises ValueError for one that is not allowed."""
+    if not is_allowed:
+        raise ValueError(value)
+    return value
+
+
 class Written:
     """A kind whose values are written as Python prints them."""
 
@@ -52,9 +59,7 @@ class Text(Written):
     max_length: int = 100
 
     def read(self, text: str) -> str:
-        if len(text) > self.max_length:
-            raise ValueError(text)
-        return text
+        return checked(text, is_allowed=len(text) <= self.max_length)
 
 
 @dataclass(frozen=True)
@@ -64,9 +69,7 @@ class Choice(Written):
     options: tuple[str, ...]
 
     def read(self, text: str) -> str:
-        if text not in self.options:
-            raise ValueError(text)
-        return text
+        return checked(text, is_allowed=text in self.options)
 
 
 @dataclass(frozen=True)
@@ -74,9 +77,7 @@ class Flag:
     """Yes or no, as 1 or 0."""
 
     def read(self, text: str) -> bool:
-        if text not in ("0", "1"):
-            raise ValueError(text)
-        return text == "1"
+        return checked(text == "1", is_allowed=text in ("0", "1"))
 
     def write(self, value: bool) -> str:
         return "1" if value else "0"
@@ -90,9 +91,8 @@ class Whole(Written):
     high: int
 
     def read(self, text: str) -> int:
-        if not text.lstrip("-").isdecimal() or not text.isascii() or not self.low <= int(text) <= self.high:
-            raise ValueError(text)
-        return int(text)
+        is_plain = text.lstrip("-").isdecimal() and text.isascii()  # no blanks, underscores or other digits
+        return checked(int(text), is_allowed=is_plain and self.low <= int(text) <= self.high)
 
 
 @dataclass(frozen=True)
@@ -104,9 +104,7 @@ class Number:
 
     def read(self, text: str) -> float:
         value = math.inf if text in ("inf", "∞") else float(text)
-        if not self.low <= value <= self.high:  # also refuses NaN
-            raise ValueError(text)
-        return value
+        return checked(value, is_allowed=self.low <= value <= self.high)  # refuses NaN, too
 
     def write(self, value: float) -> str:
         return "inf" if math.isinf(value) else f"{value!r}".removesuffix(".0")
@@ -124,8 +122,7 @@ class Many(Generic[T]):
 
     def read(self, text: str) -> tuple[T, ...]:
         parts = text.split(",") if text else []
-        if len(parts) > self.max_items or not all(parts):
-            raise ValueError(text)
+        checked(text, is_allowed=len(parts) <= self.max_items and all(parts))
         return tuple(self.kind.read(part.replace("%2C", ",").replace("%25", "%")) for part in parts)
 
     def write(self, value: Sequence[T]) -> str:
@@ -157,22 +154,18 @@ def allowed(kind: object) -> str:
             return "0 or 1"
         case Whole(low, high):
             return f"a whole number from {low:,} to {high:,}"
+        case Number(BUDGET.low, high):
+            return "a number above 0" + (", or inf" if math.isinf(high) else f", at most {high:g}")
+        case Number(low, high) if max(-low, high) < UNBOUNDED:
+            return f"a number from {low:g} to {high:g}"
         case Number(low, high):
-            return _range(low, high)
+            least = f" of at least {low:g}" if -low < UNBOUNDED else ""
+            return f"a number{least}" + (f" of at most {high:g}" if high < UNBOUNDED else "")
         case Many(each, most):
             return f"at most {most} values between commas, each {words}" if (words := allowed(each)) else ""
         case Maybe(one):
             return allowed(one)
     return ""
-
-
-def _range(low: float, high: float) -> str:
-    if low == BUDGET.low:
-        return "a number above 0" + (", or inf" if math.isinf(high) else f", at most {high:g}")
-    least, most = (f"{bound:g}" if abs(bound) < UNBOUNDED else "" for bound in (low, high))
-    if least and most:
-        return f"a number from {least} to {most}"
-    return f"a number of at least {least}" if least else f"a number of at most {most}" if most else "a number"
 
 
 @dataclass(frozen=True)
@@ -193,12 +186,10 @@ class Field(Generic[T]):
     always: bool = False
     invalid: tuple[T, str] | None = None
 
-    def instead(self) -> str:
-        """What a notice says of what takes the place of an invalid value."""
-        if self.invalid is not None:
-            return self.invalid[1]
+    def instead(self) -> tuple[T, str]:
+        """What takes the place of an invalid value, and what a notice says of it."""
         said = "" if self.default is None else self.kind.write(self.default).replace("inf", "∞")
-        return f"using {said} instead" if said else "that is left out"
+        return self.invalid or (self.default, f"using {said} instead" if said else "that is left out")
 
 
 @dataclass(frozen=True)
@@ -215,9 +206,9 @@ class Codec:
 
     def __init__(self, fields: Sequence[Field[object]] | Sequence[object]) -> None:
         self.fields: tuple[Field[object], ...] = tuple(fields)  # type: ignore[arg-type]
-        keys = [field.key for field in self.fields] + [field.word for field in self.fields if field.word]
-        self._keys = {*keys, "v", LARGE}
-        if len(self._keys) != len(keys) + 2:
+        keys = ["v", LARGE, *(key for field in self.fields for key in (field.key, field.word) if key)]
+        self._keys = {*keys}
+        if len(self._keys) != len(keys):
             raise ValueError(f"two fields share a link key: {keys}")
 
     def write(self, values: Mapping[str, object], unknown: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -231,11 +222,10 @@ class Codec:
             if field.name in values and (field.always or values[field.name] != field.default)
         }
         others = {key: text for key, text in sorted((unknown or {}).items()) if key not in self._keys}
-        if len(urlencode(known | others)) <= MAX_LENGTH:
-            return known | others
-        if len(urlencode(known)) <= MAX_LENGTH:
-            return known
-        raise BadInput("link", f"{len(urlencode(known))} characters", f"must have at most {MAX_LENGTH}")
+        for parameters in (known | others, known):
+            if (length := len(urlencode(parameters))) <= MAX_LENGTH:
+                return parameters
+        raise BadInput("link", f"{length} characters", f"must have at most {MAX_LENGTH}")
 
     def read(self, parameters: Mapping[str, str]) -> Read:
         """Decodes a link; an invalid value becomes its default and adds a notice."""
@@ -250,10 +240,9 @@ class Codec:
                 try:
                     values[field.name] = field.kind.read(raw)
                 except (ValueError, OverflowError):
-                    text = _short(raw) or "nothing"
-                    values[field.name] = field.default if field.invalid is None else field.invalid[0]
+                    values[field.name], instead = field.instead()
                     must = f": must be {words}" if (words := allowed(field.kind)) else ""
-                    notices.append(f"The link asks for {field.title} = {text}{must}; {field.instead()}.")
+                    notices.append(f"The link asks for {field.title} = {_short(raw) or 'nothing'}{must}; {instead}.")
         if unknown := {key: text for key, text in parameters.items() if key not in self._keys}:
             names = ", ".join(_short(key) for key in sorted(unknown))
             notices.append(f"The link also has {names}, unknown to this page: kept in the link, not used.")

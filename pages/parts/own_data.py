@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from hashlib import sha256
 from pathlib import Path, PurePath
@@ -16,7 +17,6 @@ from pydantic import ValidationError
 from streamlit.delta_generator import DeltaGenerator
 
 from dpcl_core import apart, paths
-from dpcl_core.apart import Given, Looked
 from dpcl_core.data import card, copying, intake, own, schema
 from dpcl_core.errors import BadInput, first_of
 from dpcl_core.figures import stream
@@ -162,11 +162,10 @@ def _role(role: str, columns: Sequence[str], start: schema.Schema, key: str, usu
     title, help_text = _ROLES[role]
     usual = usual or next((name for name in columns if name.lower() in _USUAL.get(role, ())), None)
     said = usual if start.columns == schema.Columns() else getattr(start.columns, role)
-    options = ["none", *columns]
-    index = 1 + columns.index(said) if said in columns else 0
-    places = range(len(options))  # a column may be called "none"
-    chosen = st.selectbox(title, places, index, format_func=options.__getitem__, help=help_text, key=f"own-{role}-{key}")
-    return options[chosen] if chosen else None
+    titles = dict(enumerate(["none", *columns]))  # a column may be called "none"
+    place = 1 + columns.index(said) if said in columns else 0
+    chosen = fields.choice(title, titles, place, help=help_text, key=f"own-{role}-{key}")
+    return titles[chosen] if chosen else None
 
 
 def _facts(start: schema.Schema, key: str) -> dict[str, object]:
@@ -189,13 +188,13 @@ def _facts(start: schema.Schema, key: str) -> dict[str, object]:
 
 def _features(features: Sequence[str], start: Mapping[str, schema.Declared], key: str) -> dict[str, Mapping[str, object]]:
     st.markdown(WORDS["own_data"]["features"])
-    rows = [(name, start.get(name, schema.Declared())) for name in features]
+    rows = [start.get(name, schema.Declared()) for name in features]
     table = pd.DataFrame({
         "column": list(features),
-        "low": pd.array([one.low for _, one in rows], dtype="Float64").astype("float64"),
-        "high": pd.array([one.high for _, one in rows], dtype="Float64").astype("float64"),
-        "categories": [", ".join(one.categories) for _, one in rows],
-        "words": [one.text for _, one in rows],
+        "low": pd.Series([one.low for one in rows], dtype="float64"),
+        "high": pd.Series([one.high for one in rows], dtype="float64"),
+        "categories": [", ".join(one.categories) for one in rows],
+        "words": [one.text for one in rows],
     })  # fmt: skip
     config = {
         "categories": st.column_config.TextColumn(help="Separated by commas."),
@@ -204,10 +203,8 @@ def _features(features: Sequence[str], start: Mapping[str, schema.Declared], key
     edited = st.data_editor(table, column_config=config, disabled=["column"], hide_index=True, key=f"own-features-{key}")
     said: dict[str, Mapping[str, object]] = {}
     for row in edited.itertuples(index=False):
-        one: dict[str, object] = {}
-        for bound in ("low", "high"):
-            if not pd.isna(getattr(row, bound)):
-                one[bound] = float(getattr(row, bound))
+        bounds = (("low", row.low), ("high", row.high))
+        one: dict[str, object] = {bound: float(value) for bound, value in bounds if not pd.isna(value)}
         if words := [word.strip() for word in str(row.categories or "").split(",") if word.strip()]:
             one["categories"] = words
         if row.words:
@@ -299,53 +296,24 @@ def _written(name: str, content: bytes) -> Path:
 # What a run would make of a file that is on its way in.
 
 
-def uploaded_file(path: Path, asked: intake.Asked, seen: frozenset[str], of: str | None = None) -> Given:
+def uploaded_file(path: Path, asked: intake.Asked, seen: frozenset[str] = frozenset(), of: str | None = None) -> apart.Given:
     """A file as this visitor brings it, within the bytes that the server still gives. `seen`, `of`: see `apart.Given`."""
     mine = visitor.digest()
     left = administration.bytes_left(state.store())
     return apart.Given(path, asked, mine, mine if visitor.is_shared() else "", seen, left, of)
 
 
-def _stamp(path: Path) -> tuple[int, int]:
-    """Changes when a file does."""
-    try:
-        found = path.stat()
-    except OSError:
-        return 0, 0
-    return found.st_size, found.st_mtime_ns
-
-
-def look_at_file(one: Given) -> Looked:
-    """What a run would make of a file. Raises BadInput."""
-    found: Looked = _asked("look", one)
-    return found
-
-
-def keep(one: Given) -> str:
-    """Keeps a file as own:NAME and gives that name. Raises BadInput."""
-    return str(apart.answer("keep", one, is_apart=visitor.is_shared()))
-
-
-def first_line(path: Path) -> str:
-    """What the first line of a table seems to be, as `intake.first_line`."""
-    return str(_asked("first line", uploaded_file(path, intake.Asked(), frozenset())))
-
-
-def columns(path: Path, fields: schema.Schema) -> list[str]:
-    """The columns of a table, as `intake.columns`."""
-    return list(_asked("columns", uploaded_file(path, intake.Asked(instead=fields), frozenset())))
-
-
-def _asked(task: apart.Task, one: Given) -> Any:
-    """What is read of a file; the same of the same file with the same schema is read once."""
-    said = "" if one.asked.instead is None else schema.schema_toml(one.asked.instead)
-    return _answer(task, one.path, _stamp(one.path), said, one.apart, one.seen, one)
+def read(task: apart.Task, one: apart.Given) -> Any:
+    """What `apart.answer` reads of a file; of the same file with the same schema it is read once. Raises BadInput."""
+    said, stamp = "" if one.asked.instead is None else schema.schema_toml(one.asked.instead), (0, 0)
+    with suppress(OSError):
+        found = one.path.stat()
+        stamp = found.st_size, found.st_mtime_ns
+    return _answer(task, (one.path, stamp, said, one.apart, one.seen), one)
 
 
 @st.cache_data(max_entries=60, show_spinner=False)
-def _answer(
-    task: apart.Task, path: Path, stamp: tuple[int, int], said: str, of: str, seen: frozenset[str], _one: Given
-) -> Any:
+def _answer(task: apart.Task, what: tuple[object, ...], _one: apart.Given) -> Any:
     return apart.answer(task, _one, is_apart=visitor.is_shared())
 
 
@@ -356,7 +324,7 @@ _KIND = "own-scenario-kind"
 _UNEQUAL = "Groups of classes, not all equally large"
 
 
-def scenario(looked: Looked) -> ScenarioSpec:
+def scenario(looked: apart.Looked) -> ScenarioSpec:
     """Draws the choice of the stream; gives the one chosen."""
     if looked.plan is None:
         return looked.usual
@@ -365,16 +333,15 @@ def scenario(looked: Looked) -> ScenarioSpec:
     if looked.usual not in offered and n_tasks == 2:
         offered = [looked.usual, *offered]
     kinds = [one.kind for one in offered]
-    unequal = (one == looked.usual and one.kind == "i-blurry" for one in offered)
-    titles = [_UNEQUAL if is_so else scenarios.card(kind).title for is_so, kind in zip(unequal, kinds, strict=True)]
+    titles = {
+        place: _UNEQUAL if one == looked.usual and one.kind == "i-blurry" else scenarios.card(one.kind).title
+        for place, one in enumerate(offered)
+    }
     wanted = st.session_state.get(_KIND, looked.usual.kind)
+    start = kinds.index(wanted) if wanted in kinds else 0
     title, number = st.columns([3, 1])
     with title:
-        place = st.selectbox(
-            "What comes when", range(len(offered)), kinds.index(wanted) if wanted in kinds else 0,
-            format_func=lambda place: titles[place], key=f"own-scenario-{'-'.join(kinds)}",
-        )  # fmt: skip
-    chosen = offered[place]
+        chosen = offered[fields.choice("What comes when", titles, start, key=f"own-scenario-{'-'.join(kinds)}")]
     if chosen.kind != looked.usual.kind:
         st.session_state[_KIND] = chosen.kind
     else:  # it follows the columns again
@@ -385,7 +352,7 @@ def scenario(looked: Looked) -> ScenarioSpec:
     return chosen
 
 
-def draw(looked: Looked, scenario: ScenarioSpec) -> int:
+def draw(looked: apart.Looked, scenario: ScenarioSpec) -> int:
     """Draws the stream that a scenario makes of a file; gives its number of tasks, 0 where there is none."""
     if looked.plan is None:
         return 0

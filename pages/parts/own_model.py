@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import tempfile
+from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path, PurePath
@@ -14,7 +15,6 @@ from typing import Final
 import streamlit as st
 
 from dpcl_core import apart, checks, export, presets
-from dpcl_core.apart import Answered, Tried
 from dpcl_core.backbones import catalog as backbones
 from dpcl_core.classifiers import written as released
 from dpcl_core.data import catalog as datasets
@@ -36,7 +36,7 @@ _BUDGET: Final = """Looks count against it, and a run that would exceed it is re
 these rows. A budget that is raised is a new promise."""
 
 _EDITED: Final = "own-edited"
-_KEPT: Final = "own-kept"  # session key: what was kept last and the data of which it is another schema
+KEPT: Final = "own-kept"  # session key: what was kept last and the data of which it is another schema
 _SHOWN: Final = "own-shown"  # session key: the data whose model is shown
 _TABLES: Final = (".csv", ".tsv", ".jsonl", ".parquet", ".txt", ".npz", ".npy")
 _NAMELESS: Final = "No label had enough people to be found, so this model names none: bring more data, or take a larger ε."
@@ -65,11 +65,11 @@ def folder(name: str) -> Path:
     return intake.kept_folder(name)[0]
 
 
-def done(name: str, before: str | None) -> None:
-    """Remembers what was just kept; `before`: the data of which it is another schema."""
-    st.session_state.pop(_EDITED, None)
-    st.session_state[_KEPT] = name, before
-    st.session_state.pop(_SHOWN, None)
+def show_only(key: str, value: object) -> None:
+    """Remembers one thing alone: what is changed, what was kept last, or whose model is shown."""
+    for other in (_EDITED, KEPT, _SHOWN):
+        st.session_state.pop(other, None)
+    st.session_state[key] = value
 
 
 def _names() -> list[str]:
@@ -78,12 +78,6 @@ def _names() -> list[str]:
 
 def listing() -> None:
     """Draws the visitor's own datasets, each with its schema, links and buttons."""
-
-    def edit(name: str) -> None:
-        st.session_state[_EDITED] = name
-        for key in (_KEPT, _SHOWN):
-            st.session_state.pop(key, None)
-
     if not (names := _names()):
         return
     st.header("On this computer", anchor=False)
@@ -94,30 +88,24 @@ def listing() -> None:
                 if _newest(name) is not None:
                     st.button("Its model", key=f"show-{name}", on_click=st.session_state.update, args=({_SHOWN: name},))
                 _train(name)
-                st.button("Change the schema", key=f"edit-{name}", on_click=edit, args=(name,))
+                st.button("Change the schema", key=f"edit-{name}", on_click=show_only, args=(_EDITED, name))
                 if visitor.may_delete(name):
                     _budget(name)
                     _delete(name)
-            if said := _in_words(name):
+            try:
+                said = schema.in_words(intake.kept_folder(name)[1])
+            except BadInput as trouble:  # which must not hide the others' buttons
+                said = str(trouble)
+            if said:
                 st.caption(plain(said))
-
-
-def _in_words(name: str) -> str:
-    """The schema of kept data; what is wrong with it, which must not hide the others' buttons."""
-    try:
-        return schema.in_words(intake.kept_folder(name)[1])
-    except BadInput as trouble:
-        return str(trouble)
 
 
 def _train(name: str) -> None:
     """Draws the link to Train with settings that fit the data."""
     try:
-        spec = checks.parse(presets.settings(name))
+        layout.arrow("train", "Other settings", train_form.parameters_of(checks.parse(presets.settings(name))))
     except (BadInput, DataMissing) as trouble:
         st.caption(plain(str(trouble)))
-        return
-    layout.arrow("train", "Other settings", train_form.parameters_of(spec))
 
 
 def _budget(name: str) -> None:
@@ -131,9 +119,8 @@ def _budget(name: str) -> None:
             st.markdown(plain(one.sentence(datasets.called(name))))
         epsilon = st.number_input(_EPSILON, 0.01, value=found[0].epsilon if found else 4.0, key=f"budget-{key}-epsilon")
         st.caption(_BUDGET)
-        chosen: dict[str, float | None] = {"Declare": epsilon, **({"Remove": None} if found else {})}
-        for label, declared in chosen.items():
-            if st.button(label, key=f"budget-{key}-{label}"):
+        for label, declared in (("Declare", epsilon), ("Remove", None)):
+            if (label == "Declare" or found) and st.button(label, key=f"budget-{key}-{label}"):
                 administration.declare_budget(state.store(), name, declared)
                 st.rerun()
 
@@ -181,7 +168,7 @@ def start(name: str, scenario: ScenarioSpec, epsilon: float) -> None:
 def stage() -> None:
     """Draws what was kept last, or the model that was started or asked for."""
     names, shown = _names(), st.session_state.get(_SHOWN)
-    kept, before = st.session_state.get(_KEPT, (None, None))
+    kept, before = st.session_state.get(KEPT, (None, None))
     if kept in names and kept != shown:
         beside = "" if before is None else f" Runs on {plain(datasets.called(before))} stay as they are."
         st.success(f"Kept as {plain(datasets.called(kept))}.{beside}")
@@ -217,25 +204,22 @@ def _newest(name: str) -> Run | None:
 @st.cache_data(max_entries=20, show_spinner=False)
 def _files(where: tuple[str, str, str], run_id: str) -> dict[str, bytes]:
     """The released classifier of a run as files; empty where it has none."""
-    try:
+    with suppress(BadInput):
         return export.classifier(state.store(), run_id)
-    except BadInput:
-        return {}
+    return {}
 
 
 @state.guarded
 def _try(run: Run, files: dict[str, bytes]) -> None:
     """Draws the fields for examples of the visitor's, and what the released classifier says of them."""
     kind, asked, dropped = datasets.card(run.spec.data.dataset).kind, None, None
-    typed = header = ""
+    typed, header = "", _header(files) if kind == "table" else ""
     with st.form("own-try", border=False):
         st.markdown("**Try it.** The answers come from what was released: asking costs no ε.")
-        if kind in ("text", "tagged"):
-            typed = st.text_area("A text, or one a line", key=f"own-typed-{run.id}", max_chars=20_000, height=100)
-        else:
-            if kind == "table":
-                header = _header(files)
-                typed = st.text_area("Rows, one a line", header, key=f"own-typed-{run.id}", max_chars=20_000, height=100)
+        if kind in ("text", "tagged", "table"):
+            label = "Rows, one a line" if kind == "table" else "A text, or one a line"
+            typed = st.text_area(label, header, key=f"own-typed-{run.id}", max_chars=20_000, height=100)
+        if kind not in ("text", "tagged"):
             what, suffixes = ("A picture", PICTURES) if kind == "image" else ("A file of rows", _TABLES)
             dropped = st.file_uploader(what, type=[one[1:] for one in suffixes], key=f"own-asked-{run.id}")
         if st.form_submit_button("Ask"):
@@ -256,17 +240,16 @@ def _try(run: Run, files: dict[str, bytes]) -> None:
 def _header(files: dict[str, bytes]) -> str:
     """The line with the columns that a classifier of rows reads; empty where its data had no such line."""
     step = json.loads(files[f"{released.NAME}/{released.DOCUMENT}"])["models"][0]["steps"][-1]
-    rows = table_features.read_encoding(step["facts"]["rows"])
-    written = io.StringIO()
+    rows, written = table_features.read_encoding(step["facts"]["rows"]), io.StringIO()
     csv.writer(written, lineterminator="\n").writerows([rows.names] if rows.has_names else [])
     return written.getvalue()
 
 
-def _answers(files: dict[str, bytes], name: str, content: bytes) -> Answered:
+def _answers(files: dict[str, bytes], name: str, content: bytes) -> apart.Answered:
     """What the classifier says of a file's examples, in a process of its own. Raises BadInput."""
     with tempfile.TemporaryDirectory(prefix="dpcl-") as place:
         export.write(Path(place, "released"), files)
         asked = Path(place, f"{intake.slug(PurePath(name).stem)}{PurePath(name).suffix.lower()[:_LONGEST]}")
         asked.write_bytes(content)
-        found: Answered = apart.answer("predict", Tried(asked, Path(place, "released")))
+        found: apart.Answered = apart.answer("predict", apart.Tried(asked, Path(place, "released")))
         return found

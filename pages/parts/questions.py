@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, Final
 from urllib.parse import urlencode
@@ -22,10 +22,7 @@ from dpcl_core.figures import reproduction, statistics
 from dpcl_core.figures.picture import counted, epsilon_label, span
 from dpcl_core.methods import catalog as methods
 from dpcl_core.papers import answers, catalog, claims, comparison, measured, other_data, questions, report
-from dpcl_core.papers.answers import Answer
 from dpcl_core.papers.paper import Experiment, Paper, Size
-from dpcl_core.papers.questions import Duration, Question
-from dpcl_core.papers.report import PaperSide
 from dpcl_core.runs import process, shards
 from dpcl_core.runs.run import Run
 from dpcl_core.spec import RunSpec
@@ -89,7 +86,7 @@ def lacking(name: str) -> DataMissing | None:
     return None
 
 
-def in_short(duration: Duration) -> str:
+def in_short(duration: questions.Duration) -> str:
     """The expected duration in a few words."""
     return "duration unknown" if duration.seconds is None else f"about {span(duration.seconds)}"
 
@@ -104,36 +101,31 @@ STATES: Final[Mapping[answers.State, str]] = {
 }  # fmt: skip
 
 
-def answer_of(question: Question) -> Answer:
-    """The question's answer: from this computer's newest finished runs of each form, else as recorded."""
-    return answers_of([question])[question.name]
-
-
-def answers_of(asked: Sequence[Question]) -> dict[str, Answer]:
-    """The same for several questions, by name."""
+def answers_of(asked: Sequence[questions.Question]) -> dict[str, answers.Answer]:
+    """The answer to each question, by name: from this computer's newest finished runs of each form, else as recorded."""
     digests = {question.name: _digests_of(question.name) for question in asked}
     here = sets().finished([digest for of in digests.values() for digest in of])
     ids = {name: tuple(here[digest] for digest in of if digest in here) for name, of in digests.items()}
-    return {
-        one.name: _answer(state.where(), one.name, ids[one.name]) if ids[one.name] else answers.recorded()[one.name]
-        for one in asked
-    }
+    recorded = answers.recorded()
+    return {name: _answer(state.where(), name, of) if of else recorded[name] for name, of in ids.items()}
+
+
+def _named(name: str) -> questions.Question:
+    return next(one for one in questions.questions() if one.name == name)
 
 
 @cache
 def _digests_of(name: str) -> tuple[str, ...]:
     """The digests of the runs of all forms of a question, with those that add seeds."""
-    forms = next(one for one in questions.questions() if one.name == name).forms.values()
+    forms = _named(name).forms.values()
     added = (more for form in forms for more in questions.further(form.name).values())
     return (*(digest for form in forms for digest in questions.digests(form.name)), *map(RunSpec.digest, added))
 
 
 @st.cache_resource(max_entries=100, show_spinner=False)
-def _answer(where: tuple[str, str, str], name: str, ids: tuple[str, ...]) -> Answer:
-    question = next(one for one in questions.questions() if one.name == name)
-    return answers.answer(
-        question, {size: questions.results(form.name, state.store()) for size, form in question.forms.items()}
-    )
+def _answer(where: tuple[str, str, str], name: str, ids: tuple[str, ...]) -> answers.Answer:
+    forms = _named(name).forms.items()
+    return answers.answer(_named(name), {size: questions.results(form.name, state.store()) for size, form in forms})
 
 
 def gallery(view: state.View) -> dict[str, str]:
@@ -155,7 +147,7 @@ def gallery(view: state.View) -> dict[str, str]:
     return chosen
 
 
-def _filters(every: Mapping[str, Answer]) -> dict[str, tuple[str, dict[str, str]]]:
+def _filters(every: Mapping[str, answers.Answer]) -> dict[str, tuple[str, dict[str, str]]]:
     """Title and options of each filter, those with most questions first."""
     of_methods, of_data = (Counter(name for one in every for name in _facets(one)[place]) for place in (0, 1))
     of_states = Counter(one.state for one in every.values())
@@ -172,19 +164,17 @@ def _filters(every: Mapping[str, Answer]) -> dict[str, tuple[str, dict[str, str]
 @cache
 def _facets(name: str) -> tuple[frozenset[str], frozenset[str]]:
     """The methods and the datasets of a question's runs."""
-    question = next(one for one in questions.questions() if one.name == name)
-    specs = [spec for form in question.forms.values() for spec in questions.specs(form.name).values()]
+    specs = [spec for form in _named(name).forms.values() for spec in questions.specs(form.name).values()]
     return frozenset(spec.method for spec in specs), frozenset(spec.data.dataset for spec in specs)
 
 
-def _is_left(one: Answer, chosen: Mapping[str, str]) -> bool:
+def _is_left(one: answers.Answer, chosen: Mapping[str, str]) -> bool:
     of_methods, of_data = _facets(one.question.name)
-    paper = one.question.paper or measured.OWN
-    allowed = {"paper": {paper}, "method": of_methods, "data": of_data, "answered": {one.state}}
-    return all(not chosen[name] or chosen[name] in values for name, values in allowed.items())
+    has = {"paper": {one.question.paper or measured.OWN}, "method": of_methods, "data": of_data, "answered": {one.state}}
+    return all(not chosen[name] or chosen[name] in values for name, values in has.items())
 
 
-def document(left: Sequence[Answer], chosen: Mapping[str, str]) -> dict[str, object]:
+def document(left: Sequence[answers.Answer], chosen: Mapping[str, str]) -> dict[str, object]:
     """What the element is drawn from: the groups with their cards, in the order of the papers."""
     durations = questions.durations([one.question.smallest.name for one in left], state.store())
     # The presets of which a set, or a run that this visitor has started alone, is not over.
@@ -192,9 +182,8 @@ def document(left: Sequence[Answer], chosen: Mapping[str, str]) -> dict[str, obj
     running = {*sets().under_way(), *(name for name in presets.names() if going and going & {*questions.digests(name)})}
     groups: dict[str, dict[str, Any]] = {}
     for one in left:
-        paper = one.question.paper
-        note = "" if paper is None else _claimed(paper)
-        group = groups.setdefault(one.question.group, {"title": one.question.group, "note": note, "cards": []})
+        title, note = one.question.group, "" if one.question.paper is None else _claimed(one.question.paper)
+        group = groups.setdefault(title, {"title": title, "note": note, "cards": []})
         group["cards"].append(_card(one, durations[one.question.smallest.name], running, chosen))
     return {"groups": [*groups.values()], "none": "" if left else "No question fits. Choose All in one of the lists above."}
 
@@ -205,7 +194,7 @@ def _claimed(paper: str) -> str:
     return f"{claims.sentence(claims.of_paper(catalog.paper(paper))).partition('. ')[0]}."
 
 
-def _card(one: Answer, duration: Duration, running: Collection[str], chosen: Mapping[str, str]) -> dict[str, str]:
+def _card(one: answers.Answer, duration: questions.Duration, running: set[str], chosen: Mapping[str, str]) -> dict[str, str]:
     forms = one.question.forms
     form = forms[one.shown.size] if one.shown is not None else one.question.smallest
     is_running = any(each.name in running for each in forms.values())
@@ -222,7 +211,7 @@ def _card(one: Answer, duration: Duration, running: Collection[str], chosen: Map
     }
 
 
-def _unmeasured(question: Question) -> str:
+def _unmeasured(question: questions.Question) -> str:
     """What a question lacks on this computer, in one sentence, if anything; its own page says how to get it."""
     if (missing := lacking(question.smallest.name)) is None:
         return "Open it to measure it."
@@ -237,10 +226,6 @@ def _unmeasured(question: Question) -> str:
 
 # Below the title of a figure without a table in the paper; by whether the experiment is ours.
 _NO_TABLE = {False: "published only as plots: no numbers to draw", True: "our own experiment, not the paper's"}
-_MEMBERS = (
-    "The workshop version states for its Figure A.1, a plot without numbers: single members are better without noise than "
-    "with it, and their ensemble is not."
-)
 # Paper, experiment, form, and this computer's finished runs: what a content follows from. With it, parts can be kept.
 Key = tuple[str, str, Size, tuple[tuple[str, str], ...]]
 
@@ -251,39 +236,34 @@ def opening_form(experiment: Experiment) -> Size:
     return next(having, experiment.sizes[0])
 
 
-def content(question: Question, size: Size) -> tuple[Key, PaperSide]:
-    """For each run of the form: this computer's newest finished run, else the recorded one, if any; and what follows."""
-    specs = presets.variants(question.forms[size].name)
-    finished = sets().finished([spec.digest() for spec in specs.values()])
-    found = state.store().present(list(finished.values()))
-    own = {label: found[run_id] for label, spec in specs.items() if (run_id := finished.get(spec.digest())) in found}
-    key: Key = (str(question.paper), question.experiment, size, tuple((label, run.id) for label, run in own.items()))
-    return key, _content(state.where(), key, own)
-
-
 @st.cache_resource(max_entries=50, show_spinner=False)
-def _content(where: tuple[str, str, str], key: Key, _own: Mapping[str, Run]) -> PaperSide:
+def _content(where: tuple[str, str, str], key: Key, _own: Mapping[str, Run]) -> report.PaperSide:
+    """What follows from this computer's newest finished runs (`_own`) and, of each other run of the form, its record."""
     paper = catalog.paper(key[0])
     experiment, size = catalog.experiment(paper, key[1]), key[2]
-    runs = questions.recorded(presets.variants(experiment.preset(size)))
+    specs = presets.variants(experiment.preset(size))
+    runs = questions.recorded(specs)
     runs |= {label: measured.measured_run(run, state.run_result(run).events) for label, run in _own.items()}
-    form = claims.form(
-        paper, experiment, size, {label: runs[label] for label in presets.variants(experiment.preset(size)) if label in runs}
-    )
+    form = claims.form(paper, experiment, size, {label: runs[label] for label in specs if label in runs})
     others = [claims.form(paper, experiment, other) for other in experiment.sizes if other != size]
     joined = claims.claims([form, *others], are_ours=experiment.is_ours)
-    return PaperSide(form, comparison.comparison_rows(paper, experiment, runs), joined)
+    return report.PaperSide(form, comparison.comparison_rows(paper, experiment, runs), joined)
 
 
-def paper_view(view: state.View, question: Question, size: Size) -> str:
+def paper_view(view: state.View, question: questions.Question, size: Size) -> str:
     """Draws the paper's side; returns the quantity that is shown."""
-    key, found = content(question, size)
+    specs = presets.variants(question.forms[size].name)
+    finished = sets().finished([spec.digest() for spec in specs.values()])
+    present = state.store().present(list(finished.values()))
+    own = {label: present[run_id] for label, spec in specs.items() if (run_id := finished.get(spec.digest())) in present}
+    key: Key = (str(question.paper), question.experiment, size, tuple((label, run.id) for label, run in own.items()))
+    found = _content(state.where(), key, own)
     findings(key, found)
-    metric = found.form.experiment.metrics[0]
-    if len(found.form.experiment.metrics) > 1:
-        titles = {name: comparison.quantity(name, found.form.specs.values()) for name in found.form.experiment.metrics}
+    titles = {name: comparison.quantity(name, found.form.specs.values()) for name in found.form.experiment.metrics}
+    metric = next(iter(titles))
+    if len(titles) > 1:
         metric = fields.segmented(view, "metric", "Quantity", titles, key=f"{view.key('metric')}-{question.paper}")
-    _both(key, found, metric, comparison.quantity(metric, found.form.specs.values()))
+    _both(found, metric, titles[metric])
     _figures(key, found)
     _claims(found)
     _on_other_data(found.form.paper, found.form.experiment)
@@ -297,18 +277,18 @@ def paper_view(view: state.View, question: Question, size: Size) -> str:
 
 
 @figure_card.still
-def findings(key: Key, _content: PaperSide) -> None:
+def findings(key: Key, _content: report.PaperSide) -> None:
     """Draws the count of claims and which runs are missing."""
     if lead := _content.lead:
         st.header(lead, anchor=False)
-    if not _content.form.runs:
+    runs, specs = _content.form.runs, _content.form.specs
+    if not runs:
         st.info("None of these runs exists yet: open one below and press Start, or use the terminal.")
-    elif len(_content.form.runs) < len(_content.form.specs):
-        missing = ", ".join(label for label in _content.form.specs if label not in _content.form.runs)
-        st.info(f"Here: {len(_content.form.runs)} of {counted(len(_content.form.specs), 'run')}. Still missing: {missing}.")
+    elif missing := [label for label in specs if label not in runs]:
+        st.info(f"Here: {len(runs)} of {counted(len(specs), 'run')}. Still missing: {', '.join(missing)}.")
 
 
-def _both(key: Key, found: PaperSide, metric: str, quantity: str) -> None:
+def _both(found: report.PaperSide, metric: str, quantity: str) -> None:
     """Draws the published numbers and ours, with their lines of reference."""
     form, experiment = found.form, found.form.experiment
     frame = report.drawn_numbers(found.of_metric(metric))
@@ -325,7 +305,7 @@ def _both(key: Key, found: PaperSide, metric: str, quantity: str) -> None:
     )  # fmt: skip
 
 
-def _figures(key: Key, found: PaperSide) -> None:
+def _figures(key: Key, found: report.PaperSide) -> None:
     """Draws one of the paper's figures from our runs, and the choice of it."""
     form, of = found.form, {figure.name: figure for figure in found.form.experiment.figures}
     if not of:
@@ -333,16 +313,12 @@ def _figures(key: Key, found: PaperSide) -> None:
     experiment, epsilon, test = form.experiment.name, None, None
     with st.container(key="figure-choices", horizontal=True, vertical_alignment="bottom", gap="small"):
         name = st.selectbox("Figure of the paper", of, format_func="Figure {}".format, key=f"figure-{experiment}", width=260)
+        at = f"{experiment}-{name}"
         if budgets := comparison.figure_budgets(form, of[name]):
-            at = f"figure-budget-{experiment}-{name}"
-            epsilon = st.segmented_control(
-                "Budget", budgets, default=budgets[0], format_func=epsilon_label, required=True, key=at
-            )
+            epsilon = fields.buttons("Budget", budgets, budgets[0], epsilon_label, key=f"figure-budget-{at}")
         if tests := comparison.figure_tests(form, of[name]):
             titles = [f"{one.first.run} / {one.second.run}, {report.budgets_of(one)}" for one in tests]
-            test = st.selectbox(
-                "Compared", range(len(tests)), format_func=titles.__getitem__, key=f"figure-test-{experiment}-{name}"
-            )
+            test = fields.choice("Compared", dict(enumerate(titles)), 0, key=f"figure-test-{at}")
     drawn = _figure(key, name, epsilon, test, text.is_dark(), found)
     figure_card.show(
         drawn.picture, found.provenance(), key="paper-figure", title=f"Figure {name}", table=drawn.table, caption=drawn.note,
@@ -352,7 +328,7 @@ def _figures(key: Key, found: PaperSide) -> None:
 
 @st.cache_resource(max_entries=100, show_spinner=False)
 def _figure(
-    key: Key, name: str, epsilon: float | None, test: int | None, dark: bool, _found: PaperSide
+    key: Key, name: str, epsilon: float | None, test: int | None, dark: bool, _found: report.PaperSide
 ) -> comparison.Drawn:
     form = _found.form
     figure = next(one for one in form.experiment.figures if one.name == name)
@@ -360,7 +336,7 @@ def _figure(
     return comparison.draw_figure(form, figure, epsilon=epsilon, test=chosen, dark=dark)
 
 
-def _claims(found: PaperSide) -> None:
+def _claims(found: report.PaperSide) -> None:
     """Draws the claims: the verdict of all forms together, this form's difference, and what each layer says."""
     if not found.form.judged:
         return
@@ -370,14 +346,13 @@ def _claims(found: PaperSide) -> None:
         st.markdown(f"**{whose} claims, tested in our runs**")
         st.dataframe(pd.DataFrame(lines).fillna(""), hide_index=True, key="claims-table", alt=found.lead)
         st.caption(report.claims_note(found.form.paper, lines))
-        layers = [f"- **{name}**: {what}" for name, what in map(report.layer, claims.by_layer([found.form]))]
-        if layers:
+        if layers := [f"- **{name}**: {what}" for name, what in map(report.layer, claims.by_layer([found.form]))]:
             st.markdown("\n".join(["**Layer by layer**", "", *layers]))
             st.caption(report.LAYERS_NOTE)
 
 
 @figure_card.still
-def draw_numbers(key: Key, metric: str, _content: PaperSide) -> None:
+def draw_numbers(key: Key, metric: str, _content: report.PaperSide) -> None:
     """Draws the numbers of one metric and the reasons for their differences."""
     lines, notes = report.number_rows(_content.of_metric(metric))
     with layout.card("reproduction-table"):
@@ -394,7 +369,7 @@ def draw_numbers(key: Key, metric: str, _content: PaperSide) -> None:
 
 
 @figure_card.still
-def runs(key: Key, _content: PaperSide) -> None:
+def runs(key: Key, _content: report.PaperSide) -> None:
     """Draws a line for each run of the preset, with its link, and the command for all."""
     experiment, size = _content.form.experiment, _content.form.size
     with st.expander("The runs"):
@@ -402,8 +377,8 @@ def runs(key: Key, _content: PaperSide) -> None:
             run = _content.form.runs.get(label)
             with st.container(key=f"reproduction-run-{label}", horizontal=True, vertical_alignment="center", gap="small"):
                 layer = methods.layer(spec)
-                suffix = "" if layer is None else f" · {layer.title}"
-                more = " ".join([*([layer.words] if layer else []), *(run.made_before if run else ())])
+                suffix, words = ("", []) if layer is None else (f" · {layer.title}", [layer.words])
+                more = " ".join([*words, *(run.made_before if run else ())])
                 st.markdown(plain(f"{report.source(label, run)}{suffix}"), width="stretch", help=plain(more) or None)
                 layout.arrow("train", "Open in Train", train_form.parameters_of(spec))
         seconds = presets.about(experiment.preset(size)).seconds_in_all
@@ -416,11 +391,13 @@ def match_rates(runs: Mapping[str, measured.Measured]) -> None:
     """Draws the printed p̂ and margins, ours if a run of the visitor recorded them, and a link to Explore."""
     run_ids = (run.run_id for run in runs.values() if run.run_id)
     scores_by_run = {run_id: scores for run_id in run_ids if (scores := _scores(run_id)) is not None}
-    run_id, scores = max(scores_by_run.items(), key=lambda item: len(item[1].m), default=(None, None))
-    ours = {} if scores is None else {
-        m: (f"{mean:.2f}", f"{least:.2f}", f"{gap:.2g}")
-        for m, mean, least, gap in zip(scores.m, scores.mean_rate, scores.least_rate, scores.least_gap, strict=True)
-    }  # fmt: skip
+    run_id, scores = max(scores_by_run.items(), key=lambda item: len(item[1].m), default=("", None))
+    ours, whose = {}, "No own numbers yet: recorded runs keep models, not lists."
+    if scores is not None:
+        measures = zip(scores.m, scores.mean_rate, scores.least_rate, scores.least_gap, strict=True)
+        ours = {m: (f"{mean:.2f}", f"{least:.2f}", f"{gap:.2g}") for m, mean, least, gap in measures}
+        whose = f"Ours: your run {run_id[:4]}, entries of all its clients' lists; separated if signatures differ by "
+        whose += f"{scores.gap:g} standard deviations."
     with layout.card("match-rates"):
         st.markdown("**How often an anchor separates two entries** :small[Table 8; not a metric of models]")
         layout.draw_table(
@@ -428,15 +405,8 @@ def match_rates(runs: Mapping[str, measured.Measured]) -> None:
             ((f"{m}", f"{rate:.2f}", f"{margin:.2f}", *ours.get(m, "–––")) for m, (rate, margin) in TABLE_8.items()),
             names=0,
         )
-        whose = (
-            "No own numbers yet: recorded runs keep models, not lists."
-            if scores is None
-            else f"Ours: your run {str(run_id)[:4]}, entries of all its clients' lists; separated if signatures differ by "
-            f"{scores.gap:g} standard deviations."
-        )
         st.caption(f"{whose} The paper prints neither γ nor the margin's unit, so no difference is formed.")
-        query = {"sh": "run", "run": str(run_id)} if run_id else {}
-        where = "this run" if run_id else "a simulation, or a run of yours"
+        where, query = ("this run", {"sh": "run", "run": run_id}) if run_id else ("a simulation, or a run of yours", {})
         layout.arrow("explore", f"How many anchors does it take? In {where}", {"view": "clients", **query})
 
 
@@ -447,7 +417,7 @@ def _scores(run_id: str) -> AnchorScores | None:
     return scores[-1] if scores else None
 
 
-def earlier(found: PaperSide) -> None:
+def earlier(found: report.PaperSide) -> None:
     """Draws the earlier numbers next to the later ones and ours, and the figure; nothing without an earlier version."""
     numbers = report.earlier_numbers(found)
     if numbers.empty:
@@ -460,7 +430,9 @@ def earlier(found: PaperSide) -> None:
     frame = report.members(found.form.runs)
     figure_card.show(
         statistics.members_and_ensemble(frame, dark=text.is_dark()), found.provenance(), key="members",
-        title="Single members and the ensemble", note=_MEMBERS, table=frame, linked=True,
+        title="Single members and the ensemble", table=frame, linked=True,
+        note="The workshop version states for its Figure A.1, a plot without numbers: single members are better without "
+        "noise than with it, and their ensemble is not.",
     )  # fmt: skip
 
 
@@ -469,8 +441,7 @@ def _on_other_data(paper: Paper, experiment: Experiment) -> None:
     with layout.card("other-data"):
         st.markdown("**Other data, same claims**")
         for place, (_, form) in enumerate(one for one in other_data.recorded(paper) if one[1].experiment is experiment):
-            said = plain(f"{other_data.data_title(form)}: {other_data.sentence(form)}")
-            st.markdown(said)
+            st.markdown(said := plain(f"{other_data.data_title(form)}: {other_data.sentence(form)}"))
             lines = pd.DataFrame(other_data.lines(form), columns=list(other_data.HEAD))
             st.dataframe(lines, hide_index=True, key=f"other-data-{place}", alt=said)
             st.caption(plain(other_data.changes(form)))

@@ -83,8 +83,7 @@ Answer = Callable[["Live", Request], Awaitable[dict[str, object]]]
 
 def routes() -> list[Route]:
     """The addresses that the server adds to those of the pages."""
-    live = Live()
-    room = f"{PATH}/{{code}}"
+    live, room = Live(), f"{PATH}/{{code}}"
     return [Route(room, live.look, methods=["GET"]), Route(f"{room}/vote", live.vote, methods=["POST"])]
 
 
@@ -93,14 +92,13 @@ def _as_json(answer: Answer) -> Callable[[Live, Request], Awaitable[Response]]:
 
     @wraps(answer)
     async def answered(live: Live, request: Request) -> Response:
-        headers = {"cache-control": "no-store"}
         try:
-            return JSONResponse(await answer(live, request), headers=headers)
+            said, status = await answer(live, request), 200
         except (BadInput, StoreTrouble) as trouble:
-            status = 400 if isinstance(trouble, BadInput) else 503
-            return JSONResponse({"error": str(trouble)}, status_code=status, headers=headers)
+            said, status = {"error": str(trouble)}, 400 if isinstance(trouble, BadInput) else 503
         except Exception as error:  # nobody foresaw it
-            return JSONResponse({"error": unforeseen.recorded(error)}, status_code=500, headers=headers)
+            said, status = {"error": unforeseen.recorded(error)}, 500
+        return JSONResponse(said, status_code=status, headers={"cache-control": "no-store"})
 
     return answered
 
@@ -169,13 +167,10 @@ async def _sent(request: Request) -> dict[str, object]:
         body += piece
         if len(body) > _MOST_BYTES:
             raise BadInput("answer", len(body), f"must be at most {_MOST_BYTES} bytes")
-    try:
-        answer = json.loads(body)
-    except (ValueError, RecursionError):
-        answer = None
-    if not isinstance(answer, dict):
-        raise BadInput("answer", "", "must be a JSON object")
-    return answer
+    with suppress(ValueError, RecursionError):
+        if isinstance(answer := json.loads(body), dict):
+            return answer
+    raise BadInput("answer", "", "must be a JSON object")
 
 
 def _token(request: Request) -> str:
@@ -204,14 +199,13 @@ def share(run_ids: Iterable[str]) -> None:
 
     Not runs on the visitor's own data, which the others must not see.
     """
-    token = visitor.token()
-    if (code := open_rooms().room_of(token)) is not None:
-        for run_id in run_ids:
-            dataset = state.store().get(run_id).spec.data.dataset
-            if dataset.startswith("own:") and own.owner(dataset) != "":
-                continue
+    rooms, token = open_rooms(), visitor.token()
+    code = rooms.room_of(token)
+    for run_id in run_ids if code is not None else ():
+        dataset = state.store().get(run_id).spec.data.dataset
+        if not dataset.startswith("own:") or own.owner(dataset) == "":
             with suppress(BadInput):  # the room has ended in this moment
-                open_rooms().add_run(code, token, run_id)
+                rooms.add_run(str(code), token, run_id)
 
 
 # What the one who opened a room does: shows the way in, asks, ends a question, shows a run, closes the room.
@@ -252,7 +246,7 @@ def _ask(room: Room) -> None:
         answers = list(room.poll.choices)
         right = st.selectbox("The right answer", answers, index=None, placeholder="not shown", key="room-truth")
         if st.button("End the question", type="primary", key="room-end"):
-            _done(lambda: rooms.end_poll(room.code, token, None if right is None else answers.index(right)))
+            attempt(lambda: rooms.end_poll(room.code, token, None if right is None else answers.index(right)))
         return
     lessons = map(text.load, text.NAMES)
     predictions = {f"{lesson.title}: {step.title}": step for lesson in lessons for step in lesson.steps}
@@ -265,12 +259,12 @@ def _ask(room: Room) -> None:
         if not question.strip():
             st.error("Write your question first.")
             return
-        _done(lambda: rooms.ask(room.code, token, question, [line for line in typed.splitlines() if line.strip()]))
+        attempt(lambda: rooms.ask(room.code, token, question, [line for line in typed.splitlines() if line.strip()]))
 
 
 def _show(view: state.View, room: Room) -> None:
     rooms, token = open_rooms(), visitor.token()
-    names = {run_id: f"{name}, {run_id[:4]}" for run_id, name in room.runs.items()}
+    names: dict[str | None, str] = {run_id: f"{name}, {run_id[:4]}" for run_id, name in room.runs.items()}
 
     def choose() -> None:
         with suppress(BadInput):  # run or room are gone in this moment, and the page then shows neither
@@ -284,7 +278,7 @@ def _show(view: state.View, room: Room) -> None:
     st.session_state[_SHOWN] = room.shown  # it may have been chosen in the teacher's other window
     st.selectbox(
         "Show a run to everybody", [None, *names], key=_SHOWN, on_change=choose,
-        format_func=lambda run_id: "none" if run_id is None else names[run_id],
+        format_func=lambda run_id: names.get(run_id, "none"),
     )  # fmt: skip
     if st.button("Look for new runs", key="room-look"):
         st.rerun()
@@ -294,7 +288,8 @@ def _show(view: state.View, room: Room) -> None:
         st.button("Close it", key="room-close", on_click=close)
 
 
-def _done(act: Callable[[], None]) -> None:
+def attempt(act: Callable[[], None]) -> None:
+    """Carries out what somebody has pressed and draws the page again, or says why that is refused."""
     try:
         act()
     except BadInput as refused:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from html import escape
-from typing import Literal
+from typing import Any
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
@@ -29,9 +29,8 @@ from dpcl_core.runs import administration, process, resumption
 from dpcl_core.runs.run import Run
 from dpcl_core.runs.store import Store
 from dpcl_core.spec import RunSpec
-from pages.parts import anchor_source as lists
-from pages.parts import layout, pecl_claim, rooms, state, status_line, text, token_heat, train_form
-from pages.parts.figure_card import show
+from pages.parts import anchor_source, fields, layout, pecl_claim, rooms, state, status_line, text, token_heat, train_form
+from pages.parts.figure_card import kept_builder, show
 from pages.parts.text import WORDS, capital, plain
 
 ACTIVE = ("queued", "starting", "running", "stopping")
@@ -41,10 +40,7 @@ _FULL = "The disk of this server is full: the run waits. It goes on and loses no
 _READABLE_EPSILON = 20.0  # above it, e^ε is no number that says anything
 _QUIET_SECONDS = 2.0  # a run gives a sign of life four times a second
 _WAITS_SECONDS = 5.0  # a store on a busy machine may take nothing for a moment, of which nobody need know
-Places = Sequence[DeltaGenerator]
 HALVES = (1.75, 1)  # of a run's curve, and of what is said beside it
-# What the pictures of a run depend on: the store and what is seen of it, run, number of events, rule, ceiling.
-_Key = tuple[str, str, str, str | None, int, str | None, float | None]
 _RULES = "Post-processing: switching costs no privacy. Choosing the best rule on private validation data would."
 
 
@@ -132,35 +128,25 @@ def focus(result: Result, key: str, start: float | None) -> float:
     if len(budgets) == 1:
         return float(default)
     with st.container(key="focus-row"):
-        chosen = st.segmented_control("Show ε =", budgets, default=default, format_func=epsilon_text, key=key, required=True)
-    return float(chosen)
+        return float(fields.buttons("Show ε =", budgets, default, epsilon_text, key=key))
 
 
 def under_rule(result: Result, key: str, start: str | None) -> Result:
     """The result under the chosen prediction rule, if the method has several; else unchanged."""
     if not result.rules:
         return result
-    picked = st.segmented_control(
-        "Prediction rule", result.rules, default=start if start in result.rules else result.rules[0],
-        format_func=rule_title, key=key, required=True, help=_RULES,
-    )  # fmt: skip
+    picked = fields.buttons("Prediction rule", result.rules, start, rule_title, key=key, help=_RULES)
     return replace(result, rule=None if picked == result.rules[0] else picked)
 
 
 def figures(
-    result: Result, chosen: float, *, live: bool, places: Places | None = None, stream: Callable[[], None] | None = None
-) -> None:
-    """Draws what moves during a run and stays afterwards, and further figures in views once it is over."""
-    moving(result, chosen, live=live, places=places, stream=stream)
-    if not live and not result.accuracy.empty:
-        _more(result)
-
-
-def moving(
-    result: Result, chosen: float, *, live: bool, places: Places | None = None, stream: Callable[[], None] | None = None
-) -> None:
+    result: Result, chosen: float, *, live: bool, places: Sequence[DeltaGenerator] | None = None,
+    stream: Callable[[], None] | None = None, has_more: bool = True,
+) -> None:  # fmt: skip
     """Draws what moves during a run, and stays afterwards: curve and matrix, in their places if given, forgetting, texts,
     lists, and what it memorised. `stream` draws the stream, beside forgetting; before the first point, in the curve's place.
+
+    `has_more`: once the run is over, further figures follow in views.
     """
     left, right = places or st.columns(HALVES, gap="small")
     if not result.accuracy.empty:
@@ -175,41 +161,43 @@ def moving(
         with left if result.accuracy.empty else right:
             stream()
     token_heat.scored_texts(result, chosen, live=live)
-    lists.matched(result, chosen, live=live)
+    anchor_source.matched(result, chosen, live=live)
     _leaks(result, chosen, live=live)
+    if has_more and not live and not result.accuracy.empty:
+        _more(result)
 
 
 def _curve(result: Result, *, live: bool) -> None:
     """Draws the run's score over tasks."""
-    note = "mean, 95 % interval" if _has_intervals(result.spec) else "line: mean; dots: single seeds"
+    note = "mean, 95 % interval" if len(result.spec.seeds) >= MIN_SEEDS else "line: mean; dots: single seeds"
     show(
         _figure(key=_key(result), name="accuracy", dark=text.is_dark(), _result=result), result.provenance, key="accuracy",
         title=f"{capital(result.score)} over tasks", note=note, table=result.scores, linked=True, live=live,
     )  # fmt: skip
 
 
-def _grid(result: Result, chosen: float, name: Literal["matrix", "forgetting"]) -> None:
+def _grid(result: Result, chosen: float, name: str) -> None:
     """Draws the matrix of scores of one budget, or what was forgotten."""
-    matrix, forgotten = _grids(key=_key(result), chosen=chosen, dark=text.is_dark(), _result=result)
-    which = epsilon_label(chosen, result.standing)
+    of: dict[str, Any] = {"epsilon": chosen, "n_tasks": result.n_tasks, "standing": result.standing, "dark": text.is_dark()}
+    title, note, build = "Forgetting", "points lost since best", curves.forgetting_grid
     if name == "matrix":
-        show(matrix, None, key=name, title="Who remembers what", note=f"{which}, {result.score} %", live=True)
-    else:
-        show(forgotten, None, key=name, title="Forgetting", note=f"{which}, points lost since best", live=True)
+        of["score"] = result.score
+        title, note, build = "Who remembers what", f"{result.score} %", curves.accuracy_matrix
+    picture = kept_builder(build)(result.accuracy, **of)
+    show(picture, None, key=name, title=title, note=f"{epsilon_label(chosen, result.standing)}, {note}", live=True)
 
 
 @st.fragment
 def _leaks(result: Result, chosen: float, *, live: bool) -> None:
     """Draws what a language model has memorised and its planted secrets; once the run is over, as after any task."""
     found = [event for event in result.events if isinstance(event, Leaks | Retained) and event.cell.epsilon == chosen]
-    if not found:
-        return
     tasks = sorted({event.task for event in found if event.task >= 0})
     if not live and len(tasks) > 1:
         key = f"leaks-after-{result.run_id}-{chosen:g}"
         last = st.select_slider("After task", tasks, tasks[-1], format_func=lambda task: f"{task + 1}", key=key)
         result = replace(result, events=tuple(event for event in found if event.task <= last))
-    token_heat.leak_figures(result, chosen, live=live)
+    if found:
+        token_heat.leak_figures(result, chosen, live=live)
 
 
 def _more(result: Result) -> None:
@@ -225,41 +213,25 @@ def _more(result: Result) -> None:
         show(
             figure(name="tradeoff"), source, key="trade-off", table=result.finished_accuracy, linked=True,
             title=f"Final {result.score} and forgetting against the budget",
-            note="dots: trained models" + ("; bars: 95 % interval over seeds" if _has_intervals(spec) else ""),
+            note=f"dots: trained models{'; bars: 95 % interval over seeds' * (len(spec.seeds) >= MIN_SEEDS)}",
         )  # fmt: skip
 
     def settings() -> None:
         st.code(checks.to_toml(spec), language="toml")
         st.code(checks.command_line(spec), language="bash", wrap_lines=True)
 
-    draw: dict[str, Callable[[], None]] = {"Forgetting over tasks": forgetting, "Settings": settings}
-    if not result.finished_accuracy.empty:
-        draw = {"What privacy costs": costs, **draw}
-    layout.views(draw, "more-figures")
+    draw = {"What privacy costs": costs} if not result.finished_accuracy.empty else {}
+    layout.views({**draw, "Forgetting over tasks": forgetting, "Settings": settings}, "more-figures")
 
 
-def _has_intervals(spec: RunSpec) -> bool:
-    """Whether its seeds are enough for intervals."""
-    return len(spec.seeds) >= MIN_SEEDS
-
-
-def _key(result: Result) -> _Key:
+def _key(result: Result) -> tuple[object, ...]:
+    """What the pictures of a run depend on: the store and what is seen of it, run, number of events, rule, ceiling."""
     return (*state.where(), result.run_id, len(result.events), result.rule, result.ceiling)
 
 
-@st.cache_resource(max_entries=60, show_spinner=False)
-def _grids(key: _Key, chosen: float, dark: bool, _result: Result) -> tuple[Picture, Picture]:
-    """Matrix and forgetting of a run, cached for all visitors until the run has new events."""
-    table, n_tasks, score, standing = _result.accuracy, _result.n_tasks, _result.score, _result.standing
-    return (
-        curves.accuracy_matrix(table, epsilon=chosen, n_tasks=n_tasks, score=score, standing=standing, dark=dark),
-        curves.forgetting_grid(table, epsilon=chosen, n_tasks=n_tasks, standing=standing, dark=dark),
-    )
-
-
 @st.cache_resource(max_entries=120, show_spinner=False)
-def _figure(key: _Key, name: str, dark: bool, _result: Result) -> Picture:
-    """A figure of a run by its name in `Result.figure`, cached likewise."""
+def _figure(key: tuple[object, ...], name: str, dark: bool, _result: Result) -> Picture:
+    """A figure of a run by its name in `Result.figure`, cached for all visitors until the run has new events."""
     return replace(_result, name="this run").figure(name, dark=dark)
 
 
@@ -301,13 +273,18 @@ def _buttons(run: Run, result: Result) -> str | None:
 
 def stop_button(run: Run, key: str) -> bool:
     """Draws Stop for an active run that this visitor may stop; returns whether it is active."""
-    if not state.store().may_change(run):
-        return run.status in ACTIVE
-    if run.status == "stopping":
+    is_active = run.status in ACTIVE
+    if is_active and state.store().may_change(run):
+        stop_or_stopping(key, run.status, attempt(lambda: stop(run.id)))
+    return is_active
+
+
+def stop_or_stopping(key: str, status: str, press: Callable[[], None]) -> None:
+    """Draws Stop, which calls `press`, or that what was active stops already."""
+    if status == "stopping":
         st.button("Stopping …", key=key, disabled=True)
-    elif run.status in ACTIVE:
-        st.button("Stop", key=key, type="primary", on_click=attempt(lambda: stop(run.id)))
-    return run.status in ACTIVE
+    else:
+        st.button("Stop", key=key, type="primary", on_click=press)
 
 
 def stop(run_id: str) -> None:
@@ -322,12 +299,11 @@ def stop(run_id: str) -> None:
 def resume_button(run: Run, key: str, on_click: Callable[[], None] | None = None) -> str | None:
     """Draws Resume for a run that ended before its time. Where it cannot go on, returns a sentence on why, if its error
     does not say it already."""
-    if run.status not in ("lost", "cancelled", "failed"):
-        return None
-    if (why := resumption.why_not(state.store(), run.id)) is not None:
-        return None if why in (run.error or "") else f"It cannot be resumed: {plain(why)}."
-    click = on_click or attempt(lambda: resume(run.id))
-    st.button("Resume", key=key, on_click=click, help="Goes on after the last task that it had learned.")
+    if run.status in ("lost", "cancelled", "failed"):
+        if (why := resumption.why_not(state.store(), run.id)) is not None:
+            return None if why in (run.error or "") else f"It cannot be resumed: {plain(why)}."
+        click = on_click or attempt(lambda: resume(run.id))
+        st.button("Resume", key=key, on_click=click, help="Goes on after the last task that it had learned.")
     return None
 
 
@@ -360,11 +336,11 @@ def attempt(action: Callable[[], None]) -> Callable[[], None]:
 def export(run_id: str) -> None:
     """Draws the downloads of a run, made on demand: everything as a zip, the report and the table."""
     store = state.store()  # here: a download has no visitor
-    if (files := layout.popover("Export", "export")) is None:
+    if (box := layout.popover("Export", "export")) is None:
         return
-    with files:
-        inside = "Report, classifiers, tables, figures, notebook, settings, card"
-        layout.download("Everything (zip)", lambda: _archive(store, run_id), f"run-{run_id}.zip", inside)
+    with box:
+        top, inside = f"run-{run_id}", "Report, classifiers, tables, figures, notebook, settings, card"
+        layout.download("Everything (zip)", lambda: archive(files.bundle(store, run_id), f"{top}/"), f"{top}.zip", inside)
         made: dict[str, Callable[[Result], str]] = {
             "report.html": lambda of: of.to_html(administration.sentence(store, of.spec.data.dataset)),
             "accuracy.csv": lambda of: of.scores.to_csv(index=False),
@@ -378,16 +354,12 @@ def _file(store: Store, run_id: str, make: Callable[[Result], str]) -> str:
     return make(Result(run_id, run.name, run.spec, store.events(run_id)))
 
 
-def _archive(store: Store, run_id: str) -> bytes:
-    return archive({f"run-{run_id}/{name}": content for name, content in files.bundle(store, run_id).items()})
-
-
-def archive(files: Mapping[str, bytes]) -> bytes:
-    """The files as a zip."""
+def archive(contents: Mapping[str, bytes], folder: str = "") -> bytes:
+    """The files as a zip, each name after that of their `folder`, if any."""
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as made:
-        for name, content in files.items():
-            made.writestr(name, content)
+        for name, content in contents.items():
+            made.writestr(f"{folder}{name}", content)
     return packed.getvalue()
 
 

@@ -7,11 +7,10 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
-from typing import IO, cast
+from typing import IO, Any, cast
 
 import streamlit as st
 
@@ -55,28 +54,20 @@ class _OfCard:
     values: Values
 
 
-def draw_scenario(view: state.View, scenario: str, method: str) -> Values:
-    """Draws the settings of a stream, with clients for a method that has some."""
-    settings = fields.of_scenario(scenario, method)
-    filled, starts = _starts(view, "s", scenario, settings)
-    values = _widgets(view, "s", scenario, settings, starts)
-    st.session_state[view.key("of-s")] = _OfCard(scenario, settings, filled, starts, values)
-    return values
-
-
-def draw_method(view: state.View, method: str) -> Values:
-    """Draws the settings that matter most of a method, the others folded away."""
-    settings = fields.of_method(method)
-    filled, starts = _starts(view, "p", method, settings)
-    front = methods.CARDS[method].key_settings or tuple(one.name for one in settings)
-    values = _widgets(view, "p", method, [one for name in front for one in settings if one.name == name], starts)
+def draw_of_card(
+    view: state.View, prefix: str, owner: str, settings: tuple[fields.Setting, ...], front: Sequence[str] = ()
+) -> Values:
+    """Draws the settings of a stream ("s") or of a method ("p"): those in `front` (empty: all), the others folded away."""
+    filled, starts = _starts(view, prefix, owner, settings)
+    front = front or [one.name for one in settings]
+    values = _widgets(view, prefix, owner, [one for name in front for one in settings if one.name == name], starts)
     if rest := [one for one in settings if one.name not in front]:
         if (box := layout.folded("Advanced: the method's other settings", view.key("advanced"))) is None:
-            values |= {name: starts[name] for name in (f"p.{one.name}" for one in rest)}
+            values |= {name: starts[name] for name in (f"{prefix}.{one.name}" for one in rest)}
         else:
             with box:
-                values |= _widgets(view, "p", method, rest, starts)
-    st.session_state[view.key("of-p")] = _OfCard(method, settings, filled, starts, values)
+                values |= _widgets(view, prefix, owner, rest, starts)
+    st.session_state[view.key(f"of-{prefix}")] = _OfCard(owner, settings, filled, starts, values)
     return values
 
 
@@ -89,18 +80,15 @@ def _starts(view: state.View, prefix: str, name: str, settings: Sequence[fields.
     before = cast("_OfCard | None", st.session_state.get(view.key(f"of-{prefix}")))
     if before is not None and before.name == name and before.settings == tuple(settings):
         return before.filled, before.starts
-    is_named = view["method" if prefix == "p" else "scenario"] == name
-    filled: Values = {}
-    for one in settings:
-        key = f"{prefix}.{one.name}"  # which the view lacks where only this method brings clients to the stream
-        filled[key] = view[key] if is_named and key in view.read.values else one.default
+    keys = {f"{prefix}.{one.name}": one for one in settings}
+    known = view.read.values if view["method" if prefix == "p" else "scenario"] == name else {}
+    filled = {key: known.get(key, one.default) for key, one in keys.items()}  # a link may know no clients
     if before is None:
         return filled, filled
-    sorts = {one.name: one.sort for one in before.settings}
+    sorts = {f"{prefix}.{one.name}": one.sort for one in before.settings}
     changed = {key: value for key, value in before.values.items() if value != before.filled[key]}
-    shared = {f"{prefix}.{one.name}": one for one in settings if sorts.get(one.name) == one.sort}
-    carried = {key: changed[key] for key, one in shared.items() if key in changed and _allows(one, changed[key])}
-    return filled, filled | carried
+    shared = {key: one for key, one in keys.items() if key in changed and sorts[key] == one.sort}
+    return filled, filled | {key: changed[key] for key, one in shared.items() if _allows(one, changed[key])}
 
 
 def _allows(setting: fields.Setting, value: object) -> bool:
@@ -127,14 +115,12 @@ def _widgets(view: state.View, prefix: str, owner: str, settings: Sequence[field
 def _widget(setting: fields.Setting, start: object, key: str) -> object:
     title = setting.title
     text = "\n\n".join(filter(None, (setting.help, course.explained(title))))
-    if setting.sort == "whole":
-        low, high = (None if bound is None else int(bound) for bound in (setting.low, setting.high))
-        whole = cast("int | None", start)
-        return st.number_input(title, low, high, whole, step=1, key=key, help=text, placeholder="auto")
-    if setting.sort == "number":
-        least, most = (None if bound is None else float(bound) for bound in (setting.low, setting.high))
-        number = None if start is None else float(cast(float, start))
-        return st.number_input(title, least, most, number, key=key, help=text, format="%g", placeholder="auto")
+    if setting.sort in ("whole", "number"):
+        kind: Callable[[float], Any] = int if setting.sort == "whole" else float
+        given = (setting.low, setting.high, cast("float | None", start))
+        low, high, number = (None if one is None else kind(one) for one in given)
+        looks: dict[str, Any] = {"step": 1} if setting.sort == "whole" else {"format": "%g"}
+        return st.number_input(title, low, high, number, key=key, help=text, placeholder="auto", **looks)
     if setting.sort == "flag":
         return st.checkbox(title, bool(start), key=key, help=text)
     if setting.sort == "choice":
@@ -145,21 +131,13 @@ def _widget(setting: fields.Setting, start: object, key: str) -> object:
         typed = st.text_input(title, names, key=key, help=f"{text} Separated by commas.", max_chars=300)
         return tuple(filter(None, map(str.strip, typed.split(",")))) or (None if setting.is_optional else ())
     if setting.sort == "wholes":
-        numbers = " ".join(map(str, cast("tuple[int, ...]", start or ())))
-        typed = st.text_input(title, numbers, key=key, help=f"{text} Separated by spaces.", max_chars=1000)
-        return _wholes(typed, title) or (None if setting.is_optional else ())
-    return st.text_input(title, str(start or ""), key=key, help=text, max_chars=100) or None
-
-
-def _wholes(typed: str, title: str) -> tuple[int, ...]:
-    """The typed whole numbers; warns about invalid parts and leaves them out."""
-    numbers = []
-    for part in typed.replace(",", " ").split():
-        try:
-            numbers.append(int(part))
-        except ValueError:
+        wholes = " ".join(map(str, cast("tuple[int, ...]", start or ())))
+        said = st.text_input(title, wholes, key=key, help=f"{text} Separated by spaces.", max_chars=1000)
+        numbers, bad = fields.typed(said, int)
+        for part in bad:
             st.warning(f"{title} = {plain(part[:40])}: must be whole numbers; left out.")
-    return tuple(numbers)
+        return tuple(numbers) or (None if setting.is_optional else ())
+    return st.text_input(title, str(start or ""), key=key, help=text, max_chars=100) or None
 
 
 # Form fields for the list of labels: its origin, the share of ε for a learned list, and the public names.
@@ -167,14 +145,12 @@ def _wholes(typed: str, title: str) -> tuple[int, ...]:
 
 def label_list(view: state.View, card: MethodCard) -> str:
     """Draws the choice of the list's origin, among those the method allows; returns it."""
-    labels, linked = [name for name in fields.LABELS if name in card.labels], str(view["labels"])
-    chosen: str = st.selectbox(
-        fields.TITLES["labels"], labels, labels.index(linked) if linked in labels else 0,
-        format_func=lambda name: fields.LABELS[name][0],
-        key=f"{view.key('labels')}-{len(labels)}",  # a new key for other choices, else the browser keeps the old one
-        help="\n\n".join(f"**{fields.LABELS[name][0]}**: {fields.LABELS[name][1]}" for name in labels),
-    )  # fmt: skip
-    if linked not in labels:
+    labels = {name: said for name, said in fields.LABELS.items() if name in card.labels}
+    titles = {name: title for name, (title, _) in labels.items()}
+    key = f"{view.key('labels')}-{len(labels)}"  # a new key for other choices, else the browser keeps the old one
+    help_text = "\n\n".join(f"**{title}**: {meaning}" for title, meaning in labels.values())
+    chosen = fields.select(view, "labels", fields.TITLES["labels"], titles, key=key, help=help_text)
+    if (linked := str(view["labels"])) not in labels:
         st.caption(f"{card.title} does not go with “{fields.LABELS[linked][0]}”.")
     return chosen
 
@@ -223,42 +199,30 @@ def share(view: state.View, chosen: str) -> float:
     )  # fmt: skip
 
 
-def public(view: state.View, chosen: str, dataset: str) -> tuple[str, ...] | None:
-    """The class names that the link assumes public; None: all names, or a setting without public names."""
+def public(view: state.View, chosen: str, dataset: str, *, is_drawn: bool) -> tuple[str, ...] | None:
+    """The class names assumed public, of the link or of their field; None: all names, or a setting without public names."""
     start = cast("tuple[str, ...] | None", view["public_labels"])
     if chosen in ("data", "dp-learned"):
         return None
-    names = _class_names(dataset=dataset)
-    return tuple(name for name in start or () if name in names) or None if names else start
-
-
-def public_field(view: state.View, chosen: str, dataset: str, start: tuple[str, ...] | None) -> tuple[str, ...] | None:
-    """Draws and returns the class names assumed public, from `start` on."""
-    names = _class_names(dataset=dataset)
-    if chosen in ("data", "dp-learned") or not names:
+    if not (names := _class_names(dataset=dataset)):
         return start
-    picked = st.multiselect(
-        fields.TITLES["public_labels"], names, default=list(start or ()), key=view.key("public_labels"),
-        placeholder="all classes", help="Examples of other classes are dropped. Empty: all classes.",
-    )  # fmt: skip
+    picked = [name for name in start or () if name in names]
+    if is_drawn:
+        picked = st.multiselect(
+            fields.TITLES["public_labels"], names, default=picked, key=view.key("public_labels"),
+            placeholder="all classes", help="Examples of other classes are dropped. Empty: all classes.",
+        )  # fmt: skip
     return tuple(picked) or None
 
 
 @st.cache_data(ttl=300, show_spinner=False)
 def _class_names(dataset: str) -> tuple[str, ...]:
-    try:
+    with suppress(BadInput):
         return datasets.facts(dataset).classes or ()
-    except BadInput:
-        return ()
+    return ()
 
 
 # The network of a run on the form: which one, at which resolution, and a button that fetches it where it is not here.
-
-
-_TIMM_HELP = (
-    "Any image model of timm: type timm:MODEL; any causal language model of the Hugging Face hub: hf:NAME. Weights come "
-    "from the hub or from the folder DPCL_WEIGHTS."
-)
 
 
 def draw(view: state.View, dataset: str) -> dict[str, object]:
@@ -272,11 +236,9 @@ def draw(view: state.View, dataset: str) -> dict[str, object]:
         _fetch(card)
     if card.resolutions:
         start = cast("int | None", view["resolution"]) or card.resolutions[0]
-        options = sorted({*card.resolutions, start}, reverse=True)
-        picked = st.selectbox(
-            fields.TITLES["data.resolution"], options, options.index(start), format_func=partial(_pixels, card.name),
-            key=view.key("resolution"), help=fields_of(DataSpec)["resolution"].metadata["description"],
-        )  # fmt: skip
+        titles = {side: _pixels(card.name, side) for side in sorted({*card.resolutions, start}, reverse=True)}
+        help_text = fields_of(DataSpec)["resolution"].metadata["description"]
+        picked = fields.select(view, "resolution", fields.TITLES["data.resolution"], titles, start=start, help=help_text)
         values["resolution"] = None if picked == card.resolutions[0] else picked
     if bundled.public_part(card, dataset) is not None:
         values["axes"] = st.number_input(
@@ -288,28 +250,25 @@ def draw(view: state.View, dataset: str) -> dict[str, object]:
 
 def _network(view: state.View) -> str:
     """The chosen network, or one that is on no list, whose name is typed."""
-
-    def titled(name: str) -> str:
-        card = _card(name)
-        return name if card is None else card.title
-
-    names, current = catalog.names(), str(view["backbone"])
-    places, listed = [*names, *({current} - set(names)), ""], view.key("backbone")
-    name: str = st.selectbox(
-        fields.TITLES["data.backbone"], places, places.index(current), key=listed, help=_TIMM_HELP,
-        format_func=lambda name: titled(name) if name else "Another …",
+    current = str(view["backbone"])
+    cards = {name: _card(name) for name in [*catalog.names(), current]}
+    titles = {name: name if card is None else card.title for name, card in cards.items()} | {"": "Another …"}
+    name = fields.select(
+        view, "backbone", fields.TITLES["data.backbone"], titles,
+        help="Any image model of timm: type timm:MODEL; any causal language model of the Hugging Face hub: hf:NAME. Weights "
+        "come from the hub or from the folder DPCL_WEIGHTS.",
     )  # fmt: skip
     if name:
         return name
-    typed = st.text_input("Its name", key=f"{listed}-name", max_chars=100, placeholder="timm:MODEL, st:NAME or hf:NAME")
+    key = f"{view.key('backbone')}-name"
+    typed = st.text_input("Its name", key=key, max_chars=100, placeholder="timm:MODEL, st:NAME or hf:NAME")
     return typed.strip() or current
 
 
 def _card(name: str) -> catalog.BackboneCard | None:
-    try:
+    with suppress(BadInput):  # typed and unknown: the checks report it
         return catalog.card(name)
-    except BadInput:
-        return None  # typed and unknown: the checks report it
+    return None
 
 
 def _pixels(network: str, side: int) -> str:
@@ -361,22 +320,13 @@ def _fetch(card: catalog.BackboneCard) -> None:
 
 
 _HERE, _ALL, _RAY = "This computer", "All machines", "Ray cluster"
-_HELP = (
-    "Elsewhere, models of a run that share no work are learned in parts, each by the next free machine. "
-    "The result stays that of the unsplit run."
-)
-
-
 def device_choice() -> str:
     """Draws the choice where the computer has a graphics card; the name of the chosen device."""
     titles = {device.name: device.title for device in process.devices()}
-    names = list(titles)
-    if len(names) == 1:
-        return names[0]
-    return st.selectbox(
-        "Device", names, index=names.index(process.default()), format_func=titles.__getitem__, key="device",
-        help="Runs on different devices do not wait for each other. The last digits of a result depend on the device.",
-    )  # fmt: skip
+    if len(titles) == 1:
+        return next(iter(titles))
+    help_text = "Runs on different devices do not wait for each other. The last digits of a result depend on the device."
+    return fields.choice("Device", titles, process.default(), key="device", help=help_text)
 
 
 def split_choice(device: str) -> run.Split | None:
@@ -389,8 +339,11 @@ def split_choice(device: str) -> run.Split | None:
     offered = [_HERE, *([_ALL] if len(present) > 1 else []), *([_RAY] if has_ray else [])]
     if len(offered) == 1:
         return None
-    titles = {_ALL: f"{_ALL}: {', '.join(present)}"}
-    chosen = st.selectbox("Where", offered, format_func=lambda name: titles.get(name, name), key="where", help=_HELP)
+    chosen = fields.choice(
+        "Where", {name: f"{_ALL}: {', '.join(present)}" if name == _ALL else name for name in offered}, _HERE, key="where",
+        help="Elsewhere, models of a run that share no work are learned in parts, each by the next free machine. "
+        "The result stays that of the unsplit run.",
+    )  # fmt: skip
     if chosen == _HERE:
         return None
     kind = "cpu" if device == "cpu" else "cuda"

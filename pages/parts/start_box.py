@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import cast
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from dpcl_core import checks, presets
 from dpcl_core.backbones import catalog as backbones
@@ -19,7 +20,6 @@ from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.method import of_spec
 from dpcl_core.methods.references import forecast
 from dpcl_core.papers import forecasts, questions
-from dpcl_core.papers.forecasts import Sizes
 from dpcl_core.privacy import noise_forecast
 from dpcl_core.runs import administration, process
 from dpcl_core.runs.run import Split, work_of
@@ -42,7 +42,9 @@ def question_link(name: str) -> dict[str, str]:
 
 def origin(view: state.View, values: train_form.Values, spec: RunSpec | None) -> None:
     """Draws which question the form started from, once changed with the way back, and the answer that has these settings."""
-    name, brought = cast("str | None", view["question"]), _brought(values)
+    name, (dataset, named) = cast("str | None", view["question"]), st.session_state.get("brought", ("", []))
+    is_brought = bool(named) and dataset == values["dataset"]  # what the data brought along, as long as they are chosen
+    brought = f"{datasets.called(dataset)} brings along: {'; '.join(named)}." if is_brought else ""
     is_changed = name is not None and not _is_as_asked(name, values)
     is_other = spec is not None and (is_changed or name is None)
     answered = _answered(digest=spec.digest(), _spec=spec) or name if is_other and spec is not None else name
@@ -82,20 +84,19 @@ def _is_as_asked(name: str, values: train_form.Values) -> bool:
 
 
 def _is_startable(name: str) -> bool:
-    try:
+    with suppress(BadInput):
         checks.check_run(next(iter(questions.specs(name).values())))
-    except BadInput:
-        return False
-    return True
+        return True
+    return False
 
 
 def draw(
     view: state.View, values: train_form.Values, spec: RunSpec | None, refusal: str | None, run_on: tuple[str, Split | None],
-    places: train_form.Places,
+    place: DeltaGenerator, notes: DeltaGenerator,
 ) -> None:  # fmt: skip
     """Draws Start for the form's spec, or the sentence that refuses its values. `run_on`: device, and whether in parts."""
     too_much = costly(spec, run_on[0])
-    with places.notes:
+    with notes:
         if refusal:
             st.error(plain(refusal))
             _mend_button(view, values)
@@ -106,7 +107,7 @@ def draw(
             st.error(plain(train_form.in_words(too_much, values)))
             if too_much.fix:
                 _mend_button(view, values, too_much.fix)
-    with places.row[-1]:
+    with place:
         how = None if spec is None else _estimate(spec, run_on[0])
         is_off = spec is None or too_much is not None
         if st.button("Start", type="primary", width="stretch", disabled=is_off, key="start", help=how) and spec is not None:
@@ -157,12 +158,11 @@ def _seconds(spec: RunSpec, device: str) -> tuple[float | None, bool]:
 def costly(spec: RunSpec | None, device: str) -> BadInput | None:
     """Why such a run may not be started: above a limit of a shared server, or a budget of own data; None: it may be."""
     store = state.store()
-    if spec is None:
-        return None
     try:
-        if store.visitor is not None:
+        if spec is not None and store.visitor is not None:
             administration.check_cost(store, spec, _seconds(spec, device)[0])
-        administration.check_at_start(store, spec)
+        if spec is not None:
+            administration.check_at_start(store, spec)
     except BadInput as refused:
         return refused
     return None
@@ -186,15 +186,17 @@ def _start(spec: RunSpec, device: str, split: Split | None) -> None:
 
 def noise_warning(spec: RunSpec) -> None:
     """Draws the note, if there is one and the feature dimension is known beforehand: a headline, with details on demand."""
-    if note := _note(key=spec.to_json(), _spec=spec):
-        short, text = note
-        if (box := layout.popover(plain(short), "noise-warning", type="tertiary")) is not None:
-            box.markdown(plain(text))
+    short, text = _note(key=spec.to_json(), _spec=spec) or ("", "")
+    if short and (box := layout.popover(plain(short), "noise-warning", type="tertiary")) is not None:
+        box.markdown(plain(text))
 
 
 @st.cache_data(max_entries=200, show_spinner=False)
 def _note(key: str, _spec: RunSpec) -> tuple[str, str] | None:
-    if (n_features := _n_features(_spec)) is None:
+    n_features = backbones.card(_spec.data.backbone).feature_dim
+    if n_features is None and _spec.data.backbone == "pixels":
+        n_features = datasets.card(_spec.data.dataset).n_values
+    if n_features is None:  # unknown before loading
         return None
     try:
         facts = of_spec(_spec)
@@ -208,14 +210,6 @@ def _note(key: str, _spec: RunSpec) -> tuple[str, str] | None:
         return "ε: one budget is out of reach", f"{refused}."
     text = noise_forecast.note(predicted)
     return (noise_forecast.headline(predicted), text) if text is not None else None
-
-
-def _n_features(spec: RunSpec) -> int | None:
-    """Feature dimension of the backbone, else of the example; None if unknown before loading."""
-    dimension = backbones.card(spec.data.backbone).feature_dim
-    if dimension is not None or spec.data.backbone != "pixels":
-        return dimension
-    return datasets.card(spec.data.dataset).n_values
 
 
 def _mend_button(view: state.View, values: train_form.Values, fix: Mapping[str, object] | None = None) -> None:
@@ -256,13 +250,6 @@ def bring(view: state.View) -> None:
         _change(view, raw, changes, by_rule=True)
 
 
-def _brought(values: train_form.Values) -> str:
-    """What the data brought along, as long as they are chosen; else empty."""
-    dataset, named = st.session_state.get("brought", ("", []))
-    is_chosen = bool(named) and dataset == values["dataset"]
-    return f"{datasets.called(dataset)} brings along: {'; '.join(named)}." if is_chosen else ""
-
-
 def _words(values: Mapping[str, object], changes: Mapping[str, object]) -> list[str]:
     """The changes as the form with them says it."""
     changed = {**values, **{name: changes[name] for name in ("method",) if name in changes}}
@@ -275,28 +262,24 @@ def _word(key: str, value: object, mended: train_form.Values) -> str:
     """A change as the form with the mended values says it; empty for a value left out, which goes with another change."""
     if setting := fields.setting_of(key, str(mended["method"]), str(mended["scenario"])):
         return f"an empty “{setting.title}”" if value is None else f"“{setting.title}” = {setting.shown(value)}"
-    if value is None:
+    if value is None or key == "data":
         return ""
     named = fields.options(key, str(mended["scenario"])).get(str(value), "")
-    match key:
-        case "params":
+    match key, value:
+        case "params", _:
             return "the method's defaults"
-        case "data":
-            return ""
-        case "seeds":
-            return counted(len(cast("tuple[int, ...]", value)), "seed")
-        case "method" | "data.dataset" | "data.backbone":
+        case "seeds", [*seeds]:
+            return counted(len(seeds), "seed")
+        case "method" | "data.dataset" | "data.backbone", _:
             return named
-        case "scenario":
-            return scenarios.card(str(cast("Mapping[str, object]", value)["kind"])).title
-        case "labels":
-            return f"“{named}” as label list"
-        case "privacy.epsilons":
-            return f"ε = {'; '.join(epsilon_text(epsilon) for epsilon in cast('tuple[float, ...]', value))}"
-        case "privacy.delta":
+        case "scenario", {"kind": kind}:
+            return scenarios.card(str(kind)).title
+        case "labels" | "privacy.adjacency", _:
+            return f"“{named}”{' as label list' * (key == 'labels')}"
+        case "privacy.epsilons", [*budgets]:
+            return f"ε = {'; '.join(epsilon_text(cast(float, epsilon)) for epsilon in budgets)}"
+        case "privacy.delta", _:
             return f"δ = {value:g}"
-        case "privacy.adjacency":
-            return f"“{named}”"
     return f"“{fields.TITLES.get(key, key)}” = {value}"
 
 
@@ -311,17 +294,15 @@ _SAME_CLIENTS = "A client may be in every task, so the privacy spent on a client
 
 def stream(values: Mapping[str, object] | None, spec: RunSpec | None = None, filled: float = 1.0) -> None:
     """Draws the stream of the first seed, of the form's `values` or of a run. `filled`: the share that is read already."""
-    try:  # the data, the scenario and the seeds of the form, whatever its other settings are
-        if values is not None:
+    shown, lacks = None, _NO_FIT
+    with suppress(BadInput):
+        if values is not None:  # the data, the scenario and the seeds of the form, whatever its other settings are
             raw = train_form.raw_of(values)
             spec = checks.parse({name: raw[name] for name in ("data", "scenario", "seeds")})
         assert spec is not None
-        shown = scenarios.preview(spec.data, spec.scenario, spec.seeds[0])
-    except BadInput:
-        st.caption(f"**The stream.** {_NO_FIT}")
-        return
-    if shown is None:
-        st.caption(f"**The stream.** {_NOT_HERE}")
+        shown, lacks = scenarios.preview(spec.data, spec.scenario, spec.seeds[0]), _NOT_HERE
+    if shown is None or spec is None:
+        st.caption(f"**The stream.** {lacks}")
         return
     said = []
     if shown.held is not None:
@@ -368,7 +349,7 @@ def _ghost(digest: str, dark: bool, _spec: RunSpec) -> tuple[Picture, Provenance
 HELPER = "Which ε, which method, are the data too few?"
 
 
-def helper(sizes: Sizes | None, key: str) -> None:
+def helper(sizes: forecasts.Sizes | None, key: str) -> None:
     """Draws the advice and the table, once opened; nothing where the records say nothing of such a run (None)."""
     if sizes is not None and (box := layout.folded(HELPER, key)) is not None:
         with box:
@@ -381,24 +362,25 @@ def asking_helper() -> None:
         return
     with box:
         asked = (("Training examples", 10, 10**7, 1000), ("Classes", 2, 1000, 10), ("Tasks", 1, 100, 5))
+        cards = {card.name: card for card in backbones.CARDS.values() if card.feature_dim and not card.is_language_model}
         with st.container(horizontal=True, gap="small"):
             n, classes, tasks = (
                 int(st.number_input(title, least, most, start, key=f"helper-{title}", width=150))
                 for title, least, most, start in asked
             )
-            cards = {card.name: card for card in backbones.CARDS.values() if card.feature_dim and not card.is_language_model}
             network = st.selectbox("Network", cards, format_func=lambda name: cards[name].title, key="helper-network")
         n_features, delta = cards[network].feature_dim or 0, checks.default_delta(n)
-        _advice(Sizes(n, classes, tasks, network, n_features, "prior-const", delta))
+        _advice(forecasts.Sizes(n, classes, tasks, network, n_features, "prior-const", delta))
 
 
-def _advice(sizes: Sizes) -> None:
+def _advice(sizes: forecasts.Sizes) -> None:
     with st.spinner("Looking at recorded runs ..."):
-        n, classes, tasks = f"{sizes.n_people:,} examples", f"{sizes.n_classes} classes", f"{sizes.n_tasks} tasks"
-        st.markdown(f"With about {n}, {classes} and {tasks}: **{forecasts.advice(sizes)}**")
+        counts = f"{sizes.n_people:,} examples, {sizes.n_classes} classes and {sizes.n_tasks} tasks"
+        st.markdown(f"With about {counts}: **{forecasts.advice(sizes)}**")
         found = forecasts.expected(sizes)
+        cells = {at: f"{100 * one.accuracy:.0f} ({100 * one.low:.0f}–{100 * one.high:.0f})" for at, one in found.items()}
         rows = [
-            (methods.card(name).title, *(_cell(found.get((name, epsilon))) for epsilon in forecasts.BUDGETS))
+            (methods.card(name).title, *(cells.get((name, epsilon), "–") for epsilon in forecasts.BUDGETS))
             for name in forecasts.METHODS
         ]
         layout.draw_table(("accuracy to expect, %", *(f"ε = {epsilon:g}" for epsilon in forecasts.BUDGETS)), rows)
@@ -406,7 +388,3 @@ def _advice(sizes: Sizes) -> None:
         if all(one.network != sizes.network for one in forecasts.known()):
             said += " None of them used this network, so trust it less."
         st.caption(f"{said} Guessing gives {100 / sizes.n_classes:.0f} % where classes are equally large.")
-
-
-def _cell(one: forecasts.Expected | None) -> str:
-    return "–" if one is None else f"{100 * one.accuracy:.0f} ({100 * one.low:.0f}–{100 * one.high:.0f})"

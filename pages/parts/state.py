@@ -37,10 +37,20 @@ if TYPE_CHECKING:
     from dpcl_core.runs.store import Store
 
 
-CHANGES = "changes-of-page"  # session key: number of page changes, counted by app.py
+_CHANGES = "changes-of-page"  # session key: number of page changes
 _FROM = "from"  # parameter of a link within a page: the epoch that it was drawn in
 _DEPTH = 50  # steps that undo remembers
 _REPLACED = 16  # addresses that a browser may still send although this page has written others
+
+
+def n_changes() -> int:
+    """How many changes of page there were in this visit."""
+    return int(st.session_state.get(_CHANGES, 0))
+
+
+def change_page() -> None:
+    """Counts a change of page: what is drawn next has widgets of its own."""
+    st.session_state[_CHANGES] = n_changes() + 1
 
 
 @dataclass
@@ -90,8 +100,8 @@ class View:
         followed = parameters.pop(_FROM, None)
         is_followed = followed is not None and followed != memory.followed
         memory.followed = followed or memory.followed
-        is_return = memory.change != st.session_state.get(CHANGES, 0)  # a change of page discards the widgets
-        memory.change = st.session_state.get(CHANGES, 0)
+        is_return = memory.change != n_changes()  # a change of page discards the widgets
+        memory.change = n_changes()
         # A fast visitor, or one with a slow browser, acts before the browser has the newest address.
         is_behind = parameters in memory.replaced and not is_followed and not is_history()
         is_other = parameters != memory.written and not is_behind
@@ -128,9 +138,9 @@ class View:
 
     def settle(self, values: Mapping[str, object], codec: link.Codec) -> None:
         """Commits what a part of the page has changed by itself; draws the page again where its Undo and Redo change."""
-        before = self.can_undo, self.can_redo
+        before = self.steps()
         self.commit(values, codec)
-        if (self.can_undo, self.can_redo) != before:
+        if self.steps() != before:
             st.rerun()
 
     def go(self, parameters: Mapping[str, str]) -> None:
@@ -138,27 +148,17 @@ class View:
         self._memory.record(parameters)
         self._jump(dict(parameters))
 
-    @property
-    def can_undo(self) -> bool:
-        return bool(self._memory.past)
+    def steps(self) -> tuple[bool, bool]:
+        """Whether there is a step back, and one forward again."""
+        return bool(self._memory.past), bool(self._memory.future)
 
-    @property
-    def can_redo(self) -> bool:
-        return bool(self._memory.future)
-
-    def undo(self) -> None:
-        """Back to the view before the last change; a callback."""
-        memory = self._memory
-        if memory.past:
-            memory.future.append(memory.written or {})
-            self._jump(memory.past.pop())
-
-    def redo(self) -> None:
-        """Forward again; a callback."""
-        memory = self._memory
-        if memory.future:
-            memory.past.append(memory.written or {})
-            self._jump(memory.future.pop())
+    def step(self, *, is_back: bool) -> None:
+        """Back to the view before the last change, or forward again; a callback."""
+        past, future = self._memory.past, self._memory.future
+        left, reached = (past, future) if is_back else (future, past)
+        if left:
+            reached.append(self._memory.written or {})
+            self._jump(left.pop())
 
     def _jump(self, parameters: dict[str, str]) -> None:
         self._memory.seed, self._memory.opened = parameters, None
@@ -234,10 +234,9 @@ def guarded(draw: Callable[P, None]) -> Callable[P, None]:
     def drawn(*arguments: P.args, **named: P.kwargs) -> None:
         try:
             draw(*arguments, **named)
-        except StoreTrouble as trouble:
-            st.error(plain(f"{str(trouble).rstrip('.')}. {_GO_ON}" if trouble.kind == "store" else str(trouble)))
-        except BadInput as refused:
-            st.error(plain(str(refused)))
+        except (StoreTrouble, BadInput) as error:
+            goes_on = isinstance(error, StoreTrouble) and error.kind == "store"
+            st.error(plain(f"{str(error).rstrip('.')}. {_GO_ON}" if goes_on else str(error)))
 
     return drawn
 

@@ -15,7 +15,6 @@ from dpcl_core.paths import asset_table
 from dpcl_core.privacy.statement import shown_number
 from dpcl_core.runs.run import Left, Run, fraction_done, n_trained_together, seconds_left, stage, steady
 
-Tone = Literal["calm", "busy", "good", "bad"]
 _UNITS = (("day", 86_400), ("hour", 3_600), ("minute", 60), ("second", 1))
 _WIDE = 10.0  # times its shortest: a time left that says nothing as a range
 _FIXES = asset_table("pages.toml")["fixes"]
@@ -32,7 +31,7 @@ class StatusLine:
     label: str
     headline: str
     detail: str
-    tone: Tone
+    tone: Literal["calm", "busy", "good", "bad"]
     fraction: float | None = None
     is_stage: bool = False
     left: Left | None = None
@@ -51,8 +50,9 @@ def status_of_run(run: Run, events: Sequence[Event], now: float, before: Look | 
     if run.status == "queued":
         place = run.place_in_queue
         where = f"place {place} in the queue for {run.device}" if place is not None else f"waiting for {run.device}"
-        takes = f"then {_about(run.estimate_seconds)}" if run.estimate_seconds is not None else ""
-        return StatusLine("Queued", "Queued", " · ".join(filter(None, [where, takes])), "calm")
+        if (takes := run.estimate_seconds) is not None:  # from a quarter less to a half more
+            where += f" · then about {between(0.75 * takes, 1.5 * takes)}"
+        return StatusLine("Queued", "Queued", where, "calm")
     if run.status == "starting":
         return _preparing(run, events, now, before, "Starting", "the worker is loading")
     if run.status == "running":
@@ -204,8 +204,7 @@ def _left_words(left: Left | None) -> str:
 
 
 def _since(run: Run) -> str:
-    taken = run.seconds_taken
-    return "starting now" if taken is None else f"{span(taken)} so far"
+    return "starting now" if run.seconds_taken is None else f"{span(run.seconds_taken)} so far"
 
 
 def between(low: float, high: float) -> str:
@@ -225,6 +224,3 @@ def about(seconds: float) -> str:
     return f"about {counted(max(1, digit * round(seconds / length / digit)), unit)}"
 
 
-def _about(seconds: float) -> str:
-    """An estimate as a range, from a quarter less to a half more, in whole units."""
-    return f"about {between(0.75 * seconds, 1.5 * seconds)}"

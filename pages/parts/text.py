@@ -19,8 +19,6 @@ from dpcl_core.figures.picture import capital as capital
 from dpcl_core.paths import asset_table, assets_dir
 
 WORDS: Final[Mapping[str, Mapping[str, str]]] = asset_table("pages.toml")  # texts of several sentences, by module
-_SHEET = Path(__file__).with_name("style.css")
-_ACKNOWLEDGE = Path(__file__).with_name("acknowledge.js")
 
 
 @dataclass(frozen=True)
@@ -36,7 +34,7 @@ class _Markup:
 @cache
 def in_document() -> str:
     """What every document has at the start of its body: the style sheets, and the script that answers Start and Stop."""
-    return f"{_sheets().text}<script>{element.in_html(_ACKNOWLEDGE.read_text(encoding='utf-8'))}</script>"
+    return f"{_sheets().text}<script>{element.in_html(_read('acknowledge.js'))}</script>"
 
 
 def apply() -> None:
@@ -46,7 +44,11 @@ def apply() -> None:
 
 @cache
 def _sheets() -> _Markup:
-    return _Markup(f"<style>{element.theme()}{_SHEET.read_text(encoding='utf-8')}</style>")
+    return _Markup(f"<style>{element.theme()}{_read('style.css')}</style>")
+
+
+def _read(name: str) -> str:
+    return Path(__file__).with_name(name).read_text(encoding="utf-8")
 
 
 def is_dark() -> bool:

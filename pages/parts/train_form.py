@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any, Final, cast
 
 import streamlit as st
@@ -28,11 +28,6 @@ from pages.parts.text import plain
 
 EPSILONS = (0.1, 0.2, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, math.inf)
 SEED_COUNTS = (1, 3, 5, 10)
-_OWN_HELP = (
-    "Your own: a folder NAME with train.parquet and test.parquet (columns image and label, text and label, or window, "
-    "rate_hz and label), with train.csv and test.csv of texts (first line text,label), or with folders train/CLASS and "
-    "test/CLASS of images, in the folder that DPCL_DATA names."
-)
 _NOT_HERE = " (not on this computer)"
 _NO_LIST = "Labels from the data: no bound holds, whatever ε is. For contrast only."
 _SAME_EXAMPLES = (
@@ -56,9 +51,7 @@ class _Dataset(link.Written):
         cards = datasets.CARDS.items()
         known = (name for name, card in cards if wanted.casefold() in (name.casefold(), card.title.casefold()))
         found = next(known, wanted)
-        if found not in datasets.CARDS and not found.startswith("own:"):
-            raise ValueError(text)
-        return found
+        return link.checked(found, is_allowed=found in datasets.CARDS or found.startswith("own:"))
 
 
 def codec_for(parameters: Mapping[str, str]) -> link.Codec:
@@ -104,10 +97,10 @@ def codec(method: str, scenario: str) -> link.Codec:
 
 def values_of(spec: RunSpec) -> Values:
     """The form's values for a spec; a δ equal to the rule's becomes None."""
-    by_rule = rule_delta(spec.data.dataset, spec.data.train_per_class, spec.data.train_per_source)
     values: Values = {name: getattr(spec, name) for name in _OF_RUN} | asdict(spec.data)
     values |= {name: getattr(spec.privacy, name) for name in _OF_PRIVACY}
-    values |= {"scenario": spec.scenario.kind, "delta": None if spec.privacy.delta == by_rule else spec.privacy.delta}
+    delta = None if spec.privacy.delta == _rule_delta(values) else spec.privacy.delta
+    values |= {"scenario": spec.scenario.kind, "delta": delta}
     values |= {f"s.{name}": value for name, value in asdict(spec.scenario).items() if name != "kind"}
     return values | {f"p.{name}": value for name, value in asdict(spec.params).items()}
 
@@ -126,16 +119,13 @@ def merged_link(start: Mapping[str, str], linked: Mapping[str, str]) -> dict[str
 
 def raw_of(values: Mapping[str, object]) -> dict[str, object]:
     """The nested mapping that `checks.parse` reads, from the form's values."""
-    delta = values["delta"]
-    if delta is None:
-        delta = rule_delta(str(values["dataset"]), *_caps(values))
-    privacy = {name: values[name] for name in _OF_PRIVACY}
+    delta = _rule_delta(values) if values["delta"] is None else values["delta"]
     return {
         **{name: values[name] for name in _OF_RUN},
-        "params": {key[2:]: value for key, value in values.items() if key.startswith("p.")},
+        "params": _of_card(values, "p"),
         "data": {name: values[name] for name in fields_of(DataSpec)},
-        "scenario": _scenario_of(values),
-        "privacy": privacy if delta is None else {**privacy, "delta": delta},
+        "scenario": {"kind": values["scenario"], **_of_card(values, "s")},
+        "privacy": {name: values[name] for name in _OF_PRIVACY} | ({} if delta is None else {"delta": delta}),
     }
 
 
@@ -146,28 +136,27 @@ def parsed(values: Mapping[str, object]) -> RunSpec | None:
     return None
 
 
-def _scenario_of(values: Mapping[str, object]) -> dict[str, Any]:
-    return {"kind": values["scenario"], **{key[2:]: value for key, value in values.items() if key.startswith("s.")}}
+def _of_card(values: Mapping[str, object], prefix: str) -> dict[str, Any]:
+    """The settings that the method ("p") or the stream ("s") has of its own, by their names there."""
+    return {key[2:]: value for key, value in values.items() if key.startswith(f"{prefix}.")}
 
 
-def _caps(values: Mapping[str, object]) -> tuple[int | None, int | None]:
-    """The maximum numbers of training examples per class and per source (None: all)."""
-    per_class, per_source = values["train_per_class"], values["train_per_source"]
-    return cast("int | None", per_class), cast("int | None", per_source)
+def _people(values: Mapping[str, Any]) -> int | None:
+    """The number of training examples of the form's dataset within its limits; None if unknown."""
+    return _n_people(**{name: values[name] for name in ("dataset", "train_per_class", "train_per_source")})
 
 
-def rule_delta(dataset: str, train_per_class: int | None, train_per_source: int | None = None) -> float | None:
+def _rule_delta(values: Mapping[str, object]) -> float | None:
     """δ by the rule: the largest power of ten below 1/(10·n); None if n is unknown."""
-    n_people = _n_people(dataset=dataset, train_per_class=train_per_class, train_per_source=train_per_source)
+    n_people = _people(values)
     return checks.default_delta(n_people) if n_people else None
 
 
 @st.cache_data(ttl=300, show_spinner=False)
 def _n_people(dataset: str, train_per_class: int | None, train_per_source: int | None) -> int | None:
-    try:
+    with suppress(BadInput):
         return datasets.facts(dataset, datasets.Caps(train_per_class, None, train_per_source)).n_train or None
-    except BadInput:
-        return None
+    return None
 
 
 @st.cache_data(ttl=60, show_spinner=False)
@@ -177,62 +166,57 @@ def _here(own_names: Sequence[str]) -> frozenset[str]:
 
 
 def _is_here(dataset: str) -> bool:
-    try:
+    with suppress(BadInput):
         for member in datasets.members(datasets.card(dataset)):
             if member.name != datasets.BUNDLED and not member.made_per_source:
                 files.find(member)
-    except BadInput:
-        return False
-    return True
+        return True
+    return False
 
 
-@dataclass(frozen=True)
-class Places:
-    """Where the form is drawn: a column for each of the five choices and Start, other settings, notes below all."""
+def form(
+    view: state.View, row: Sequence[DeltaGenerator], settings: DeltaGenerator, bring: Callable[[], None]
+) -> Values:
+    """Draws the widgets, each of the five choices in its column, and returns their values.
 
-    row: Sequence[DeltaGenerator]
-    settings: DeltaGenerator
-    notes: DeltaGenerator
-
-
-def form(view: state.View, places: Places, bring: Callable[[], None]) -> Values:
-    """Draws the widgets and returns their values. `bring`: called when other data are chosen.
-
-    Raises BadInput for data of another visitor, of which nothing is shown.
+    `bring`: called when other data are chosen. Raises BadInput for data of another visitor, of which nothing is shown.
     """
     values: Values = {}
-    data, stream, method, lists, budget, _ = places.row
+    data, stream, method, lists, budget = row
     with data:
         # A select box of the datasets of the catalog, the visitor's own, and the one that a link names.
-        current = str(view["dataset"])
-        known = list(dict.fromkeys([*datasets.CARDS, *(mine := _own(where=state.where())), current]))
-        titled, key = partial(_dataset_title, here=_here(own_names=mine)), view.key("dataset")
-        values["dataset"] = st.selectbox(
-            fields.TITLES["data.dataset"], known, known.index(current), format_func=titled, key=key, help=_OWN_HELP,
-            on_change=bring,
+        here = _here(own_names=(mine := _own(where=state.where())))
+        titles = {name: _dataset_title(name, here) for name in (*datasets.CARDS, *mine, str(view["dataset"]))}
+        values["dataset"] = dataset = fields.select(
+            view, "dataset", fields.TITLES["data.dataset"], titles, on_change=bring,
+            help="Your own: a folder NAME with train.parquet and test.parquet (columns image and label, text and label, or "
+            "window, rate_hz and label), with train.csv and test.csv of texts (first line text,label), or with folders "
+            "train/CLASS and test/CLASS of images, in the folder that DPCL_DATA names.",
         )  # fmt: skip
-    visitor.check_owner(str(values["dataset"]))
+    visitor.check_owner(dataset)
     with method:
-        titles = _marked(values, "method", fields.options("method", ""))
-        values["method"] = fields.select(view, "method", fields.TITLES["method"], titles)
+        values["method"] = name = fields.select(view, "method", fields.TITLES["method"], _marked(values, "method"))
     with stream:
-        titles = _marked(values, "scenario", fields.options("scenario.kind", ""))
-        values["scenario"] = fields.select(view, "scenario", fields.TITLES["scenario.kind"], titles)
-    with places.settings:
-        values |= settings_form.draw(view, str(values["dataset"]))
-        values |= settings_form.draw_scenario(view, str(values["scenario"]), str(values["method"]))
-        values |= settings_form.draw_method(view, str(values["method"]))
+        values["scenario"] = kind = fields.select(
+            view, "scenario", fields.TITLES["scenario.kind"], _marked(values, "scenario.kind")
+        )
+    card = methods.CARDS[name]
+    with settings:
+        values |= settings_form.draw(view, dataset)
+        values |= settings_form.draw_of_card(view, "s", kind, fields.of_scenario(kind, name))
+        values |= settings_form.draw_of_card(view, "p", name, fields.of_method(name), card.key_settings)
     with lists:
-        values["labels"] = settings_form.label_list(view, methods.CARDS[str(values["method"])])
+        values["labels"] = settings_form.label_list(view, card)
     with budget:
         values["epsilons"], values["seeds"] = _budget(view, values)
-    with places.settings:
+    with settings:
         values |= _more(view, values)
     return values
 
 
-def _marked(values: Values, what: str, titles: Mapping[str, str]) -> Mapping[str, str]:
+def _marked(values: Values, key: str) -> Mapping[str, str]:
     """The titles of methods or streams, those last that cannot go with the data, or the method, with the reason."""
+    titles = fields.options(key, "")
     try:
         data = datasets.card(str(values["dataset"]))
     except BadInput:  # named by a link, and not here
@@ -240,7 +224,7 @@ def _marked(values: Values, what: str, titles: Mapping[str, str]) -> Mapping[str
     usual = scenarios.CARDS[checks.DEFAULT_SCENARIO]
 
     def why(name: str) -> str:
-        if what == "scenario":
+        if key == "scenario.kind":
             return combinations.why_not(data, methods.CARDS[str(values["method"])], scenarios.CARDS[name])
         found = combinations.structural(data, methods.CARDS[name], usual)
         return found if found == "no texts" else ""  # the others hang on the stream
@@ -253,7 +237,7 @@ def _marked(values: Values, what: str, titles: Mapping[str, str]) -> Mapping[str
 def not_dp_reasons(values: Values) -> list[str]:
     """Why no bound holds for these settings, a sentence each; empty where one may."""
     settings = federated.settings_of(str(values["scenario"]), has_clients=methods.CARDS[str(values["method"])].has_clients)
-    stream = settings(**_scenario_of(values))  # checked elsewhere
+    stream = settings(**_of_card(values, "s"))  # checked elsewhere
     is_read = values["labels"] == "data" or (values["labels"] == "prior" and stream.reads_lists)
     return [*filter(None, (_reason(values, cast("tuple[float, ...]", values["epsilons"])), _NO_LIST if is_read else ""))]
 
@@ -270,9 +254,7 @@ def _own(where: tuple[str, str, str]) -> list[str]:
     return visitor.mine(own.names_of_own_data())
 
 
-@st.cache_data(ttl=10, show_spinner=False)
-def _called(name: str) -> str:
-    return datasets.called(name)
+_called = st.cache_data(ttl=10, show_spinner=False)(datasets.called)
 
 
 def _dataset_title(name: str, here: Collection[str]) -> str:
@@ -287,10 +269,10 @@ def _budget(view: state.View, values: Values) -> tuple[tuple[float, ...], tuple[
     """Draws the button with budgets and seeds behind it; returns both."""
     start, first = cast("tuple[float, ...]", view["epsilons"]), cast("tuple[int, ...]", view["seeds"])
     others = " ".join(link.BUDGET.write(e) for e in start if e not in EPSILONS)
-    typed = str(st.session_state.get(view.key("exact"), others))
+    typed, bad = fields.typed(str(st.session_state.get(view.key("exact"), others)), link.BUDGET.read)
     at_first = [e for e in start if e in EPSILONS]
     picked = st.session_state.get(view.key("epsilons"), at_first)
-    chosen = tuple(sorted({*picked, *_numbers(typed)}))
+    chosen = tuple(sorted({*picked, *typed}))
     ends = [epsilon_text(epsilon) for epsilon in dict.fromkeys((*chosen[:1], *chosen[-1:]))]
     n_seeds = int(st.session_state.get(view.key("seeds"), len(first)))
     st.markdown(f":small[{fields.TITLES['privacy.epsilons']}]")
@@ -302,12 +284,15 @@ def _budget(view: state.View, values: Values) -> tuple[tuple[float, ...], tuple[
         )  # fmt: skip
         promise = "" if _reason(values, chosen) else _promise(values, chosen)
         st.caption(f"← stronger privacy · higher accuracy →\n\n{promise}")
-        _exact(view, others)
-        counts = sorted({*SEED_COUNTS, len(first)})
-        count = st.segmented_control(
-            fields.TITLES["seeds"], counts, default=len(first), key=view.key("seeds"), required=True,
-            help="One model each: another class order, another subset. Fewer than 3 give no interval.",
+        st.text_input(
+            "Exact ε values", others, key=view.key("exact"), max_chars=200, placeholder="0.3 3",
+            help="Further budgets in addition to the buttons, separated by spaces.",
         )  # fmt: skip
+        if bad:
+            st.warning(f"ε = {plain(bad[0][:40])}: must be a number above 0, or inf for no noise; left out.")
+        counts = sorted({*SEED_COUNTS, len(first)})
+        help_text = "One model each: another class order, another subset. Fewer than 3 give no interval."
+        count = fields.buttons(fields.TITLES["seeds"], counts, len(first), str, key=view.key("seeds"), help=help_text)
         if count == 1:
             st.caption("One seed: no intervals, and the result is a single draw.")
         return chosen, (first if count == len(first) else tuple(range(count)))
@@ -319,22 +304,11 @@ def _reason(values: Values, chosen: tuple[float, ...]) -> str:
     return pecl_claim.NO_NOISE if is_without_noise else pecl_claim.no_bound_reason(str(values["method"]))
 
 
-def _exact(view: state.View, others: str) -> None:
-    """Draws the field for budgets that are on no button."""
-    typed = st.text_input(
-        "Exact ε values", others, key=view.key("exact"), max_chars=200, placeholder="0.3 3",
-        help="Further budgets in addition to the buttons, separated by spaces.",
-    )  # fmt: skip
-    if bad := [part for part in typed.replace(",", " ").split() if not _numbers(part)]:
-        st.warning(f"ε = {plain(bad[0][:40])}: must be a number above 0, or inf for no noise; left out.")
-
-
 def _promise(values: Mapping[str, object], epsilons: tuple[float, ...]) -> str:
     """What the chosen budgets promise under these settings; empty without one, and where the form refuses the settings."""
+    of_cards = {"params": _of_card(values, "p"), "scenario": {"kind": values["scenario"], **_of_card(values, "s")}}
     try:
-        params = {key[2:]: value for key, value in values.items() if key.startswith("p.")}
-        stream = _scenario_of(values)
-        spec = checks.parse({"method": values["method"], "labels": values["labels"], "params": params, "scenario": stream})
+        spec = checks.parse({"method": values["method"], "labels": values["labels"], **of_cards})
     except BadInput:
         return ""
     if methods.standing(spec) != "bound":
@@ -354,56 +328,39 @@ def _odds(epsilons: tuple[float, ...]) -> str:
     return f"A guess whether someone took part is right with probability at most {listed} (plus δ, worst case).{note}"
 
 
-def delta_words(values: Mapping[str, object]) -> str:
+def delta_words(values: Mapping[str, Any]) -> str:
     """δ in words. Empty where the number of people is unknown."""
-    dataset, caps = str(values["dataset"]), _caps(values)
-    people = _n_people(dataset=dataset, train_per_class=caps[0], train_per_source=caps[1])
-    chosen = cast("float | None", values["delta"])
-    delta = chosen if chosen is not None else rule_delta(dataset, *caps)
+    people, chosen = _people(values), values["delta"]
+    delta = _rule_delta(values) if chosen is None else chosen
     if delta is None or people is None:
         return ""
     return f"δ = {delta:g} for {people:,} training examples" + ("." if chosen is not None else ", by the rule.")
 
 
-def _numbers(text: str) -> list[float]:
-    """The typed budgets; invalid parts are left out here and reported beside the field."""
-    budgets = []
-    for part in text.replace(",", " ").split():
-        with suppress(ValueError):
-            budgets.append(link.BUDGET.read(part))
-    return budgets
-
-
 def _more(view: state.View, values: Mapping[str, object]) -> Values:
     """Draws the settings that most visitors leave as they are; returns their values."""
     labels, dataset = str(values["labels"]), str(values["dataset"])
-    public = settings_form.public(view, labels, dataset)
     if (box := layout.folded("More settings", view.key("more"))) is None:
-        return {name: view[name] for name in _MORE} | {"public_labels": public}
+        more: Values = {name: view[name] for name in _MORE}
+        return {**more, "public_labels": settings_form.public(view, labels, dataset, is_drawn=False)}
+    more = {}
     with box:
-        return {**_fields(view, values), "public_labels": settings_form.public_field(view, labels, dataset, public)}
-
-
-def _fields(view: state.View, values: Mapping[str, object]) -> Values:
-    more: Values = {}
-    for name in _SIZES:
-        start = cast("int | None", view[name])
-        help_text = fields_of(DataSpec)[name].metadata["description"]
-        title, key = fields.TITLES[f"data.{name}"], view.key(name)
-        more[name] = st.number_input(title, 1, None, start, 1, key=key, placeholder="all", help=help_text)
-    more["delta"] = _delta_field(view, str(values["dataset"]), *_caps(more))
-    for name, options in (("adjacency", fields.adjacency(str(values["scenario"]))), ("noise", fields.NOISE)):
-        names, title, key = list(options), fields.TITLES[f"privacy.{name}"], view.key(name)
-        more[name] = st.radio(title, names, names.index(str(view[name])), format_func=options.__getitem__, key=key)
-    help_text = "The run's statement reports this. Tuning by hand counts, too."
-    more["tuned"] = fields.select(view, "tuned", fields.TITLES["tuned"], fields.TUNED, help_text=help_text)
-    more["label_share"] = settings_form.share(view, str(values["labels"]))
+        for name in _SIZES:
+            title, start = fields.TITLES[f"data.{name}"], cast("int | None", view[name])
+            help_text = fields_of(DataSpec)[name].metadata["description"]
+            more[name] = st.number_input(title, 1, None, start, 1, key=view.key(name), placeholder="all", help=help_text)
+        more["delta"] = _delta_field(view, {"dataset": dataset, **more})
+        for name, options in (("adjacency", fields.adjacency(str(values["scenario"]))), ("noise", fields.NOISE)):
+            more[name] = fields.select(view, name, fields.TITLES[f"privacy.{name}"], options, st.radio)
+        help_text = "The run's statement reports this. Tuning by hand counts, too."
+        more["tuned"] = fields.select(view, "tuned", fields.TITLES["tuned"], fields.TUNED, help=help_text)
+        more["label_share"] = settings_form.share(view, labels)
+        more["public_labels"] = settings_form.public(view, labels, dataset, is_drawn=True)
     return more
 
 
-def _delta_field(view: state.View, dataset: str, train_per_class: int | None, train_per_source: int | None) -> float | None:
-    start = cast("float | None", view["delta"])
-    by_rule = rule_delta(dataset, train_per_class, train_per_source)
+def _delta_field(view: state.View, values: Mapping[str, object]) -> float | None:
+    start, by_rule = cast("float | None", view["delta"]), _rule_delta(values)
     shown = f"{by_rule:g}" if by_rule is not None else "the default"
     typed = st.text_input(
         fields.TITLES["privacy.delta"], "" if start is None else link.BUDGET.write(start), key=view.key("delta"),

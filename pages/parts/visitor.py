@@ -85,9 +85,7 @@ _TOKEN: Final = re.compile(r"[0-9a-f]{32}")
 def token() -> str:
     """The token of this page's browser; where it keeps no cookie, one for this visit."""
     kept = checked(st.context.cookies.get(COOKIE))
-    if kept is None:
-        kept = st.session_state.setdefault("visitor-token", secrets.token_hex(16))
-    return kept
+    return kept or str(st.session_state.setdefault("visitor-token", secrets.token_hex(16)))
 
 
 def digest() -> str:

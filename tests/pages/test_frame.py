@@ -13,81 +13,70 @@ import pytest
 import streamlit as st
 from streamlit.testing.v1 import AppTest
 
+from dpcl_core import __version__
 from dpcl_core.elements import element
 from dpcl_core.errors import StoreTrouble
 from dpcl_core.figures import theme
 from dpcl_core.figures.picture import Picture
 from dpcl_core.lessons import text
+from dpcl_core.methods import catalog as methods
 from dpcl_core.papers import answers
+from pages import explore, lessons, runs, teach
 from pages.parts import figure_card, layout
 from pages.parts.text import plain
-from tests.pages.conftest import ROOT, Open, Patch, drawings, words
+from scripts import citations
+from tests.pages.conftest import ROOT, Open, Patch, address, drawings, words
+from tests.support.asserting import includes
 
 CITED = (
     ("software", "dpcl2026"), ("article", "tobaben2025"), ("inproceedings", "lai2022"), ("article", "zhan"),
     ("article", "shihab2026"),
 )  # fmt: skip
-PAGES = ("train", "runs", "compare", "questions", "about")
 _FORBIDDEN = re.compile(r"\b(anonymous|anonymised|guaranteed|zero risk|encrypted|100 ?% private|completely private)\b", re.I)
 
 
 @pytest.mark.parametrize("name", ["train", "runs", "compare", "questions"])
-def test_a_store_that_cannot_be_opened_says_so_in_one_sentence(
-    open_page: Open, home: Path, monkeypatch: Patch, name: str
+@pytest.mark.parametrize("is_full", [False, True])
+def test_a_store_in_trouble_is_told_in_one_sentence(
+    open_page: Open, home: Path, monkeypatch: Patch, name: str, is_full: bool
 ) -> None:
-    (home / "file").write_text("not a folder")
-    monkeypatch.setenv("DPCL_HOME", str(home / "file"))
-    page = open_page(name)
-    assert len(page.error) == 1
-    assert "\n" not in page.error[0].value
-
-
-@pytest.mark.parametrize("name", ["train", "runs", "compare", "questions"])
-def test_a_store_in_trouble_is_told_in_its_sentence(open_page: Open, monkeypatch: Patch, name: str) -> None:
     def full(*_: object, **__: object) -> None:
         raise StoreTrouble("The disk is full: free some space.")
 
-    monkeypatch.setattr("dpcl_core.runs.store.Store.reading", full)
-    page = open_page(name)
-    shown = [error.value.replace("\\", "") for error in page.error]
-    assert shown == ["The disk is full: free some space. Runs under way go on and lose nothing."]
+    if is_full:
+        monkeypatch.setattr("dpcl_core.runs.store.Store.reading", full)
+    else:  # it cannot be opened
+        (home / "file").write_text("not a folder")
+        monkeypatch.setenv("DPCL_HOME", str(home / "file"))
+    (error,) = open_page(name).error
+    assert "\n" not in error.value
+    told = "The disk is full: free some space. Runs under way go on and lose nothing."
+    assert (error.value.replace("\\", "") == told) is is_full
 
 
-def test_no_text_promises_too_much() -> None:
-    for path in [*(ROOT / "pages").rglob("*.py"), *(ROOT / "dpcl_core" / "figures").rglob("*.py")]:
-        found = _FORBIDDEN.search(path.read_text(encoding="utf-8"))
-        assert found is None, f"{path}: {found}"
+def test_no_text_promises_too_much_and_no_icon_asks_a_font_host() -> None:
+    pages = [ROOT / "app.py", *(ROOT / "pages").rglob("*.py")]
+    for path in [*pages, *(ROOT / "dpcl_core" / "figures").rglob("*.py")]:
+        text = path.read_text(encoding="utf-8")
+        assert not _FORBIDDEN.findall(text), path
+        assert ":material/" not in text or path not in pages, path
 
 
-def test_no_icon_asks_a_font_host() -> None:
-    for path in [ROOT / "app.py", *(ROOT / "pages").rglob("*.py")]:
-        assert ":material/" not in path.read_text(encoding="utf-8"), path
-
-
-def test_about_names_every_method_and_its_source(open_page: Open) -> None:
-    from dpcl_core.methods import catalog
-
-    shown = words(open_page("about"))
-    for card in catalog.CARDS.values():
-        assert card.title in shown
-        assert card.source in shown
-    assert "Trained on: a billion public pairs of sentences; none of the datasets here is known to be among them." in shown
-
-
-def test_about_shows_the_version_and_how_to_cite(open_page: Open) -> None:
-    from dpcl_core import __version__
-
-    page = open_page("about").segmented_control(key="about-views").set_value("Limits, version, citation").run()
+def test_about_names_every_method_and_its_source_the_version_the_computer_and_how_to_cite(open_page: Open) -> None:
+    page = open_page("about")
+    for card in methods.CARDS.values():
+        includes(words(page), card.title, card.source)
+    assert "Trained on: a billion public pairs of sentences; none of the datasets here is known to be among" in words(page)
+    page.segmented_control(key="about-views").set_value("Limits, version, citation").run()
     assert f"dpcl {__version__}" in words(page)
+    ready = r"This computer trains on its (?:processor|graphics card)\. Datasets ready to use: .*Handwritten digits.*\."
+    assert re.search(ready, words(page))
     shown = "\n".join(block.value for block in page.code)
     assert all(f"@{kind}{{{key}," in shown for kind, key in CITED)
 
 
 def test_citations_are_those_of_the_citation_file() -> None:
     """`python -m scripts.citations` writes them."""
-    from dpcl_core import __version__
-    from scripts import citations
-
     assert citations.BIBTEX.read_text(encoding="utf-8") == citations.bibtex()
     assert f"Version {__version__}" in citations.bibtex()
 
@@ -135,13 +124,6 @@ def test_the_first_picture_waits_for_no_numerics() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
-
-
-def test_the_computer_is_described_in_one_line(open_page: Open) -> None:
-    said = words(open_page("about").segmented_control(key="about-views").set_value("Limits, version, citation").run())
-    found = re.search(r"This computer trains on its (processor|graphics card)\. Datasets ready to use: (.*)\.", said)
-    assert found is not None
-    assert "Handwritten digits" in found.group(2)
 
 
 # Sharp edges: every card can be pressed, shows its table, and keeps it while others are pressed.
@@ -263,10 +245,6 @@ def test_a_part_that_is_drawn_by_itself_pauses_once_after_its_first_picture(monk
 SPAN = re.compile(r'<span class="term" role="term" tabindex="0" aria-description="([^"]*)">([^<]*)</span>')
 
 
-def explained(text: str) -> list[str]:
-    return [word for _, word in SPAN.findall(layout.marked(text, set()))]
-
-
 def test_a_word_is_explained_where_it_first_occurs() -> None:
     seen: set[text.Word] = set()
     first = layout.marked("A coreset and a coreset.", seen)
@@ -274,20 +252,15 @@ def test_a_word_is_explained_where_it_first_occurs() -> None:
     meaning = next(word.meaning for word in text.words() if word.word == "coreset")
     assert SPAN.findall(first)[0][0] == f"coreset: {meaning}"
     assert layout.marked("A coreset again, and replay.", seen).count('class="term"') == 1
-
-
-def test_other_forms_count_as_the_word() -> None:
-    assert explained("The privacy budget ε is a budget.") == ["privacy budget"]
-
-
-@pytest.mark.parametrize("text", ["`coreset`", "$coreset$", "[a coreset](page)", '<b title="coreset">', "Coresets"])
-def test_code_links_formulas_and_tags_stay_as_they_are(text: str) -> None:
-    assert layout.marked(text, set()) == text
+    forms = SPAN.findall(layout.marked("The privacy budget ε is a budget.", set()))
+    assert [word for _, word in forms] == ["privacy budget"], "other forms count as the word"
 
 
 @pytest.mark.parametrize("text", ["ε", "**LoRA** or FiLM: *replay*", "labels of the label space", "a client's seed"])
-def test_nothing_but_tags_is_added(text: str) -> None:
-    assert SPAN.sub(r"\2", layout.marked(text, set())) == text
+@pytest.mark.parametrize("kept", ["`coreset`", "$coreset$", "[a coreset](page)", '<b title="coreset">', "Coresets"])
+def test_nothing_but_tags_is_added_and_none_to_code_links_formulas_and_tags(text: str, kept: str) -> None:
+    assert layout.marked(kept, set()) == kept
+    assert SPAN.sub(r"\2", layout.marked(f"{text}, {kept} {text}", set())) == f"{text}, {kept} {text}"
 
 
 def test_a_page_explains_a_word_once_in_every_run(open_page: Open) -> None:
@@ -309,7 +282,71 @@ def test_markup_is_escaped(text: str) -> None:
     assert escaped.replace("\\", "") == text
     for sign in "[](<$`:#!":
         assert f"\\{sign}" in escaped or sign not in text
+    assert plain(f"a\n{text}") == f"a {escaped}", "on one line"
 
 
-def test_one_line() -> None:
-    assert plain("a\n# b") == "a \\# b"
+# Pages of several views: the address names the open one, each keeps its own settings, and no other is drawn.
+
+
+PAGES = {"explore": explore.VIEWS, "runs": runs.VIEWS, "teach": teach.VIEWS, "lessons": lessons.VIEWS}
+VIEWS = [(page, view) for page, views in PAGES.items() for view in views]
+
+
+def turn(page: AppTest, view: str) -> AppTest:
+    return page.segmented_control[0].set_value(view).run()
+
+
+@pytest.mark.parametrize(("name", "view"), VIEWS)
+def test_the_address_opens_a_view_and_names_it(open_page: Open, name: str, view: str) -> None:
+    page = open_page(name, view=view)
+    assert page.segmented_control[0].value == view
+    assert address(page)["view"] == view
+    assert not page.warning
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_without_a_view_the_first_opens_and_a_wrong_one_is_named(open_page: Open, name: str) -> None:
+    first = next(iter(PAGES[name]))
+    assert open_page(name).segmented_control[0].value == first
+    page = open_page(name, view="none")
+    assert page.segmented_control[0].value == first
+    assert f"view = none: must be one of {', '.join(PAGES[name])}" in page.warning[0].value.replace("\\", "")
+
+
+def test_each_view_keeps_its_settings_while_others_are_open(open_page: Open) -> None:
+    page = open_page("explore", view="playground", plain="1", e="4")
+    turn(page, "words")
+    assert address(page) == {"view": "words", "v": "1"}, "settings of one view are none of another's"
+    assert not page.warning
+    turn(page, "playground")
+    assert address(page) == {"view": "playground", "v": "1", "e": "4", "plain": "1"}
+    assert page.select_slider[0].value == 4.0
+
+
+def test_only_the_open_view_is_computed(open_page: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("sensitive_words", "matching_clients"):
+        monkeypatch.setitem(sys.modules, f"pages.parts.{name}", None)  # an import of it raises
+    page = open_page("explore", view="playground")
+    assert "What happens if I change this?" in words(page)
+
+
+def test_a_browser_that_is_behind_stays_in_the_view_just_chosen(open_page: Open) -> None:
+    page = open_page("teach", view="plan", p="2")
+    before = address(page)
+    turn(page, "classroom")
+    page.query_params.clear()
+    for key, value in before.items():
+        page.query_params[key] = value
+    page.run()
+    assert page.segmented_control[0].value == "classroom"
+    assert address(page)["view"] == "classroom"
+
+
+def test_coming_back_to_a_page_finds_the_view_that_was_open(open_page: Open) -> None:
+    page = open_page("explore", view="words", th="0.3")
+    page.query_params.clear()
+    page.switch_page("pages/about.py").run()
+    assert "view" not in address(page)
+    page.query_params.clear()
+    page.switch_page("pages/explore.py").run()
+    assert address(page) == {"view": "words", "v": "1", "th": "0.3"}

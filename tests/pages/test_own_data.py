@@ -6,6 +6,7 @@ import re
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from dpcl_core.runs import administration, worker
 from dpcl_core.runs.store import Store
 from dpcl_core.spec import Cell
 from pages.parts import own_data, own_model, train_form, visitor
-from tests.pages.conftest import Open, Patch, press, words
+from tests.pages.conftest import Open, Patch, labels, press, words
 from tests.support import replay
 from tests.support.asserting import includes
 
@@ -32,27 +33,50 @@ def kept(home: Path, monkeypatch: Patch) -> str:
     table = home / "visits.csv"
     rows = "".join(f"{row},{NAMES[row % 4]},{'ab'[row % 2]},p{row % 90},s{row % 3}\n" for row in range(360))
     table.write_text(f"age,risk,arm,patient,site\n{rows}", encoding="utf-8")
-    with intake.taken_in(table, intake.Asked(schema.Columns(target="risk")), visitor.digest()) as name:
-        pass
-    return name
+    return take_in(table, schema.Columns(target="risk"), owner=visitor.digest())
 
 
-def box(page: AppTest, label: str):
-    return next(one for one in page.selectbox if one.label == label)
+def field(page: AppTest, kind: str, name: str) -> Any:
+    """The first field of a kind whose label or key begins so."""
+    return next(one for one in getattr(page, kind) if one.label.startswith(name) or str(one.key).startswith(name))
+
+
+def box(page: AppTest, label: str) -> Any:
+    return field(page, "selectbox", label)
 
 
 def folds(page: AppTest) -> list[str]:
     return [one.label for one in page.expander]
 
 
-def several(page: AppTest):
+def several(page: AppTest) -> Any:
     """The question whether one person has several rows."""
     return next(one for one in page.radio if "several rows" in one.label)
 
 
-def brought(page: AppTest, table: Path) -> AppTest:
-    next(one for one in page.text_input if one.key == "own-path").set_value(str(table))
+def brought(page: AppTest, table: Path | str) -> AppTest:
+    field(page, "text_input", "own-path").set_value(str(table))
     return page.run()
+
+
+def take_in(source: Path, fields: schema.Schema | schema.Columns, of: str | None = None, owner: str = "") -> str:
+    """Keeps a file, as from a terminal, and gives its name."""
+    asked = intake.Asked(fields) if isinstance(fields, schema.Columns) else intake.Asked(instead=fields)
+    with intake.taken_in(source, asked, owner, of=of) as name:
+        return name
+
+
+@pytest.fixture
+def unshared(monkeypatch: Patch) -> None:
+    """A server on the visitor's own computer."""
+    monkeypatch.setattr(visitor, "is_shared", lambda: False)
+    monkeypatch.delenv("DPCL_DATA", raising=False)
+
+
+def drop(monkeypatch: Patch, name: str, content: str) -> None:
+    """A file lies in the box for uploads."""
+    dropped = SimpleNamespace(file_id=name, name=name, getvalue=content.encode)
+    monkeypatch.setattr(own_data.st, "file_uploader", lambda *_, **__: dropped)
 
 
 def test_another_schema_makes_another_dataset_and_goes_on_counting(kept: str, open_page: Open, store: Store) -> None:
@@ -79,9 +103,7 @@ def test_another_schema_makes_another_dataset_and_goes_on_counting(kept: str, op
 def test_rows_that_change_sides_keep_their_marks(kept: str) -> None:
     """Even where no row of the two test parts is the same."""
     folder, fields = intake.kept_folder(kept)
-    person = replace(fields, columns=schema.Columns(target="risk", person="patient"))
-    with intake.taken_in(folder, intake.Asked(instead=person), of=kept) as name:
-        pass
+    name = take_in(folder, replace(fields, columns=schema.Columns(target="risk", person="patient")), of=kept)
     assert own.kept_marks(name) > own.kept_marks(kept)
 
 
@@ -91,13 +113,11 @@ def test_every_field_of_a_schema_survives_a_change(kept: str, open_page: Open) -
         columns=schema.Columns(target="risk", person="patient", source="site"),
         features={"age": schema.Declared(low=0, high=120), "arm": schema.Declared(categories=("a", "b"))},
     )  # fmt: skip
-    with intake.taken_in(intake.kept_folder(kept)[0], intake.Asked(instead=said), visitor.digest(), of=kept) as name:
-        pass
+    name = take_in(intake.kept_folder(kept)[0], said, of=kept, owner=visitor.digest())
     page = open_page("data")
-    next(one for one in page.button if one.key == f"edit-{name}").click()
-    page.run()
-    next(one for one in page.text_input if one.label == "Title").set_value("Visits of 2024")
-    page = press(page.run(), "Keep with this schema")
+    page.button(key=f"edit-{name}").click().run()
+    field(page, "text_input", "Title").set_value("Visits of 2024")
+    press(page.run(), "Keep with this schema")
     added = {"title": "Visits of 2024", "coins": 2, "first_line": "names"}
     assert intake.kept_folder("own:visits-2-2")[1] == replace(said, **added)
 
@@ -120,65 +140,53 @@ def test_scenarios_follow_from_classes_and_columns(kept: str) -> None:
     assert "source-incremental" not in [one.kind for one in presets.streams(kept, 2)]
     assert "class-incremental" not in [one.kind for one in presets.streams(kept, 3)], "4 classes make no 3 equal tasks"
     columns = schema.Columns(target="risk", source="site", person="patient")
-    with intake.taken_in(intake.kept_folder(kept)[0], intake.Asked(instead=schema.Schema(columns=columns)), of=kept) as name:
-        kinds = [one.kind for one in presets.streams(name, 2)]
+    name = take_in(intake.kept_folder(kept)[0], schema.Schema(columns=columns), of=kept)
+    kinds = [one.kind for one in presets.streams(name, 2)]
     assert "source-incremental" in kinds
     assert "federated" not in kinds, "where a column names the person, clients are refused"
 
 
-def test_a_first_line_is_asked_about_before_anything_of_it_is_shown(home: Path, open_page: Open, monkeypatch: Patch) -> None:
-    monkeypatch.setattr(visitor, "is_shared", lambda: False)
+@pytest.mark.usefixtures("unshared")
+def test_a_first_line_is_asked_about_before_anything_of_it_is_shown(home: Path, open_page: Open) -> None:
     table = home / "iris.csv"
     table.write_text("".join(f"{row % 9},{'ab'[row % 2]}\n" for row in range(200)), encoding="utf-8")
-    page = open_page("data")
-    next(one for one in page.text_input if one.key == "own-path").set_value(str(table))
-    page.run()
+    page = brought(open_page("data"), table)
     assert "The first line may be a row of data." in words(page)
     assert not page.selectbox
-    page.radio[0].set_value("data")
-    page.run()
+    page.radio[0].set_value("data").run()
     assert box(page, "Target").options == ["none", "column1", "column2"]
-    box(page, "Target").set_value(2)
-    page.run()
+    box(page, "Target").set_value(2).run()
     assert "The first line is a row of data: columns are called column1, column2" in words(page)
 
 
+@pytest.mark.usefixtures("unshared")
 @pytest.mark.parametrize(
     ("content", "said"), [(b"", "empty file"), ("größe,label\n1,a\n".encode("utf-16"), "must be saved as UTF-8")]
 )
 def test_a_file_that_cannot_be_read_says_so_before_anything_is_asked(
-    content: bytes, said: str, home: Path, open_page: Open, monkeypatch: Patch
+    content: bytes, said: str, home: Path, open_page: Open
 ) -> None:
-    monkeypatch.setattr(visitor, "is_shared", lambda: False)
-    table = home / "table.csv"
-    table.write_bytes(content)
-    page = open_page("data")
-    next(one for one in page.text_input if one.key == "own-path").set_value(str(table))
-    page.run()
+    (home / "table.csv").write_bytes(content)
+    page = brought(open_page("data"), home / "table.csv")
     assert said in words(page)
     assert "The first line may be" not in words(page)
     assert not page.radio
 
 
+@pytest.mark.usefixtures("unshared")
 @pytest.mark.parametrize(
     "typed", ["~nosuchuser/visits.csv", "/not/there.csv", f"/{'a' * 300}.csv", "/a" * 4000, "a\0b.csv"], ids=range(5)
 )
-def test_a_path_that_nobody_can_have_is_one_sentence(typed: str, open_page: Open, monkeypatch: Patch) -> None:
-    monkeypatch.setattr(visitor, "is_shared", lambda: False)
-    page = open_page("data")
-    next(one for one in page.text_input if one.key == "own-path").set_value(typed)
-    page.run()
-    assert len(page.error) == 1
-    assert page.error[0].value.startswith("File = ")
-    assert "must be the path of a file or folder that" in page.error[0].value
-    assert len(page.error[0].value) < 300
+def test_a_path_that_nobody_can_have_is_one_sentence(typed: str, open_page: Open) -> None:
+    (error,) = brought(open_page("data"), typed).error
+    assert error.value.startswith("File = ")
+    assert "must be the path of a file or folder that" in error.value
+    assert len(error.value) < 300
 
 
 @pytest.mark.parametrize("stem", ["汉" * 90, "visits of may " * 20, "a\0b", "\udcff", ".."], ids=range(5))
 def test_an_upload_may_have_any_name(stem: str, home: Path, open_page: Open, monkeypatch: Patch) -> None:
-    rows = "".join(f"{row},{'ab'[row % 2]}\n" for row in range(200))
-    dropped = SimpleNamespace(file_id=stem, name=f"{stem}.csv", getvalue=lambda: f"age,label\n{rows}".encode())
-    monkeypatch.setattr(own_data.st, "file_uploader", lambda *_, **__: dropped)
+    drop(monkeypatch, f"{stem}.csv", "age,label\n" + "".join(f"{row},{'ab'[row % 2]}\n" for row in range(200)))
     page = open_page("data")
     assert not page.error
     assert "What was understood: a table of features" in folds(page)
@@ -186,30 +194,30 @@ def test_an_upload_may_have_any_name(stem: str, home: Path, open_page: Open, mon
 
 def test_an_upload_that_the_disk_refuses_is_told(home: Path, open_page: Open, monkeypatch: Patch) -> None:
     (home / "uploads").write_bytes(b"")
-    dropped = SimpleNamespace(file_id="1", name="visits.csv", getvalue=lambda: b"age,label\n1,a\n")
-    monkeypatch.setattr(own_data.st, "file_uploader", lambda *_, **__: dropped)
-    page = open_page("data")
-    assert page.error[0].value.startswith("File = visits.csv")
+    drop(monkeypatch, "visits.csv", "age,label\n1,a\n")
+    assert open_page("data").error[0].value.startswith("File = visits.csv")
 
 
 def test_data_put_there_by_hand_are_not_changed_here(home: Path, open_page: Open, monkeypatch: Patch) -> None:
     monkeypatch.delenv("DPCL_DATA", raising=False)
-    folder = paths.home() / "data" / "mine"
-    folder.mkdir(parents=True)
+    (folder := paths.home() / "data" / "mine").mkdir(parents=True)
     (folder / "mine.csv").write_text("x,label\n1,a\n", encoding="utf-8")
-    assert "Change the schema" not in [one.label for one in open_page("data").button]
+    assert "Change the schema" not in labels(open_page("data"))
 
 
-def test_on_a_shared_server_nobody_deletes_the_computers_data(
+def test_on_a_shared_server_nobody_deletes_the_computers_data_or_sets_their_budget(
     kept: str, open_page: Open, store: Store, monkeypatch: Patch
 ) -> None:
     """Everybody uses data that were taken in from a terminal: deleting them would delete the runs of all."""
     monkeypatch.setattr(visitor, "is_shared", lambda: True)
-    with intake.taken_in(paths.home() / "visits.csv", intake.Asked(schema.Columns(target="arm"))) as computers:
-        pass
-    keys = {one.key for one in open_page("data").button}
+    computers = take_in(paths.home() / "visits.csv", schema.Columns(target="arm"))
+    page = open_page("data")
+    keys = {one.key for one in page.button}
     assert {f"edit-{kept}", f"edit-{computers}", "delete-visits"} <= keys
     assert "delete-visits-2" not in keys
+    page.session_state["budget-visits"] = page.session_state["budget-visits-2"] = True
+    fields = [one.key for one in page.run().number_input if one.label == "ε of all runs together"]
+    assert fields == ["budget-visits-epsilon"]
     monkeypatch.setattr(visitor, "is_shared", lambda: False)
     assert "delete-visits-2" in {one.key for one in open_page("data").button}
 
@@ -226,35 +234,31 @@ def test_features_go_also_where_some_files_of_the_data_cannot_be_deleted(
     assert not features.exists()
 
 
-def test_an_upload_that_was_never_kept_can_be_deleted(home: Path, open_page: Open, monkeypatch: Patch) -> None:
+def test_an_upload_that_was_never_kept_can_be_deleted_and_one_taken_out_of_its_box_is(
+    home: Path, open_page: Open, monkeypatch: Patch
+) -> None:
     """It counts against the visitor's limit, and was in the way for ever where the browser was closed."""
     monkeypatch.setattr(visitor, "token", lambda: "a" * 32)
     folder = paths.uploads(visitor.digest())
     page = open_page("data")
-    assert "Delete that file" not in [one.label for one in page.button]
-    folder.mkdir(parents=True)
-    (folder / "visits.csv").write_text("x,label\n1,a\n", encoding="utf-8")
-    page = press(open_page("data"), "Delete that file")
-    assert not folder.exists()
-    assert "Delete that file" not in [one.label for one in page.button]
-
-
-def test_an_upload_taken_out_of_its_box_is_deleted(home: Path, open_page: Open, monkeypatch: Patch) -> None:
-    monkeypatch.setattr(visitor, "token", lambda: "a" * 32)
-    folder = paths.uploads(visitor.digest())
-    folder.mkdir(parents=True)
-    page = open_page("data")
-    page.session_state["own-data-file"] = "number of the file", folder / "visits.csv"
-    page.run()
-    assert not folder.exists()
+    for is_in_box in (False, True):
+        assert "Delete that file" not in labels(page)
+        folder.mkdir(parents=True)
+        (folder / "visits.csv").write_text("x,label\n1,a\n", encoding="utf-8")
+        page = open_page("data")
+        if is_in_box:
+            page.session_state["own-data-file"] = "number of the file", folder / "visits.csv"
+            page.run()
+        else:
+            press(page, "Delete that file")
+        assert not folder.exists()
 
 
 def test_a_label_needs_more_rows_where_a_person_has_several(kept: str, open_page: Open) -> None:
     needed = []
     for rows in (1, 4):
-        fields = schema.Schema(columns=schema.Columns(target="risk", person="patient"), per_person=rows, n_train=5000)
-        with intake.taken_in(paths.home() / "visits.csv", intake.Asked(instead=fields)) as name:
-            pass
+        columns = schema.Columns(target="risk", person="patient")
+        name = take_in(paths.home() / "visits.csv", schema.Schema(columns=columns, per_person=rows, n_train=5000))
         said = words(open_page("train", **train_form.parameters_of(checks.parse(presets.settings(name)))))
         needed.append(int(re.search(r"about (\d+) (?:people|rows) \(ε = 1\)", said)[1]))
     assert needed[1] > needed[0]
@@ -263,11 +267,8 @@ def test_a_label_needs_more_rows_where_a_person_has_several(kept: str, open_page
 def test_an_array_of_people_beside_embeddings_can_be_named(home: Path, open_page: Open) -> None:
     coin = np.random.default_rng(1)
     np.savez(home / "e.npz", embeddings=coin.normal(size=(400, 5)), labels=np.arange(400) % 4, patient=np.arange(400) // 3)
-    page = open_page("data")
-    page.text_input[0].set_value(str(home / "e.npz"))
-    page.run()
-    said = words(page)
-    assert "What was understood" not in said, "first it is asked whom the noise protects"
+    page = brought(open_page("data"), home / "e.npz")
+    assert "What was understood" not in words(page), "first it is asked whom the noise protects"
     several(page).set_value(False)
     includes(words(page.run()), "| patient | unused |")
     assert "What was understood: embeddings" in folds(page)
@@ -278,34 +279,19 @@ def test_an_array_of_people_beside_embeddings_can_be_named(home: Path, open_page
 
 
 def test_the_owner_declares_and_removes_a_budget_and_start_obeys_it(kept: str, open_page: Open, store: Store) -> None:
+    link = train_form.parameters_of(checks.parse(presets.settings(kept)))
     page = open_page("data")
     page.session_state["budget-visits"] = True  # the popover is open
-    page = page.run()
-    assert "Budget of" not in words(page)
-    next(one for one in page.number_input if one.label == "ε of all runs together").set_value(0.5)
-    page = press(page, "Declare")
-    said = words(page)
-    assert "Budget of visits (own data) for all runs on these rows: epsilon 0.5, delta 0.001, for one row left out." in said
-    train = open_page("train", **train_form.parameters_of(checks.parse(presets.settings(kept))))
-    assert next(one for one in train.button if one.key == "start").disabled
-    assert "epsilon 0.5, delta 0.001 is left of the budget of all runs on these rows" in words(train)
-    train = press(train, "Use ε = 0.5 instead")
-    assert not next(one for one in train.button if one.key == "start").disabled
+    assert "Budget of" not in words(page.run())
+    field(page, "number_input", "ε of all runs together").set_value(0.5)
+    said, left = words(press(page, "Declare")), "epsilon 0.5, delta 0.001"
+    assert f"Budget of visits (own data) for all runs on these rows: {left}, for one row left out." in said
+    train = open_page("train", **link)
+    assert train.button(key="start").disabled
+    assert f"{left} is left of the budget of all runs on these rows" in words(train)
+    assert not press(train, "Use ε = 0.5 instead").button(key="start").disabled
     assert "Budget of" not in words(press(page, "Remove"))
-    train = open_page("train", **train_form.parameters_of(checks.parse(presets.settings(kept))))
-    assert not next(one for one in train.button if one.key == "start").disabled
-
-
-def test_on_a_shared_server_nobody_else_sets_the_budget(
-    kept: str, open_page: Open, store: Store, monkeypatch: Patch
-) -> None:
-    monkeypatch.setattr(visitor, "is_shared", lambda: True)
-    with intake.taken_in(paths.home() / "visits.csv", intake.Asked(schema.Columns(target="arm"))):
-        pass
-    page = open_page("data")
-    page.session_state["budget-visits"] = page.session_state["budget-visits-2"] = True
-    page = page.run()
-    assert [one.key for one in page.number_input if one.label == "ε of all runs together"] == ["budget-visits-epsilon"]
+    assert not open_page("train", **link).button(key="start").disabled
 
 
 @pytest.mark.parametrize(
@@ -319,11 +305,9 @@ def test_a_person_is_asked_about_by_the_name_of_the_column(columns: list[str], a
     assert own_data.people_column(columns) == asked
 
 
-def test_whom_to_protect_is_asked_alike_of_files_with_and_without_repeated_people(
-    home: Path, open_page: Open, monkeypatch: Patch
-) -> None:
+@pytest.mark.usefixtures("unshared")
+def test_whom_to_protect_is_asked_alike_of_files_with_and_without_repeated_people(home: Path, open_page: Open) -> None:
     """Neighbours differ in private rows: whether a name repeats among them must not show."""
-    monkeypatch.setattr(visitor, "is_shared", lambda: False)
     said = []
     for people in (400, 90):
         table = home / f"of {people}" / "tickets.csv"
@@ -338,32 +322,23 @@ def test_whom_to_protect_is_asked_alike_of_files_with_and_without_repeated_peopl
     assert said[0] == said[1]
 
 
-def test_start_says_what_one_model_spends_and_makes_it(
-    home: Path, open_page: Open, store: Store, monkeypatch: Patch
-) -> None:
-    monkeypatch.setattr(visitor, "is_shared", lambda: False)
-    monkeypatch.delenv("DPCL_DATA", raising=False)
+@pytest.mark.usefixtures("unshared")
+def test_start_says_what_one_model_spends_and_makes_it(home: Path, open_page: Open, store: Store) -> None:
     table = home / "tickets.csv"
     rows = "".join(f"u{row % 300},ticket {row} of {'ab'[row % 2]},{'ab'[row % 2]}\n" for row in range(600))
     table.write_text(f"user,text,label\n{rows}", encoding="utf-8")
     page = brought(open_page("data"), table)
-    several(page).set_value(True)
-    page = page.run()
-    assert page.button(key="own-start").label == "Start: spends ε = 1 of tickets"
-    page.button_group(key="own-epsilon").set_value(2.0)
-    page = page.run()
-    assert page.button(key="own-start").label == "Start: spends ε = 2 of tickets"
+    several(page).set_value(True).run()
+    for epsilon in (1.0, 2.0):
+        page.button_group(key="own-epsilon").set_value(epsilon)
+        assert page.run().button(key="own-start").label == f"Start: spends ε = {epsilon:g} of tickets"
     assert not store.list_runs()
     page = page.button(key="own-start").click().run()
-    assert not page.exception
     (run,) = store.list_runs()
     assert (run.spec.data.dataset, list(run.spec.cells())) == ("own:tickets", [Cell(2.0, 0)])
     assert intake.kept_folder("own:tickets")[1].columns == schema.Columns(target="label", text="text", person="user")
     assert "A model of tickets" in words(page)
-
-
-def test_a_stream_in_which_everybody_is_in_each_task_costs_more() -> None:
-    scenario = checks.parse({"scenario": {"kind": "permuted", "tasks": 3}}).scenario
+    scenario = checks.parse({"scenario": {"kind": "permuted", "tasks": 3}}).scenario  # everybody is in each task
     assert own_model.price(scenario, 1.0, "rows") == "Start: spends up to ε = 3 of rows"
 
 
@@ -395,11 +370,9 @@ def test_a_model_is_asked(kept: str, row: str, said: str, open_page: Open, store
     assert administration.looks_at(store, kept) == before
 
 
-def test_what_to_expect_is_told_from_public_numbers_before_anything_is_spent(
-    home: Path, open_page: Open, monkeypatch: Patch
-) -> None:
+@pytest.mark.usefixtures("unshared")
+def test_what_to_expect_is_told_from_public_numbers_before_anything_is_spent(home: Path, open_page: Open) -> None:
     """Other private labels and texts, with the same public part: the same words."""
-    monkeypatch.setattr(visitor, "is_shared", lambda: False)
     said = []
     for shift in (0, 1):
         folder = home / f"of {shift}" / "tickets"
@@ -411,8 +384,7 @@ def test_what_to_expect_is_told_from_public_numbers_before_anything_is_spent(
             path.write_text(f"text,label\n{rows}", encoding="utf-8")
         page = open_page("data")
         page.session_state["own-helper"] = True  # it is open
-        page = brought(page, folder)
-        assert not page.error
+        assert not brought(page, folder).error
         said.append(words(page))
         includes(said[-1], "With about 240 examples, 2 classes and 2 tasks", "DP cosine classifier", "at least 8 in 10")
     assert said[0] == said[1]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -25,8 +24,9 @@ from dpcl_core.runs.run import Status
 from dpcl_core.runs.shards import Sets
 from dpcl_core.runs.store import Store
 from pages.parts import figure_card
-from tests.pages.conftest import Open, Patch, drawings, words
+from tests.pages.conftest import Open, Patch, address, drawings, labels, told, words
 from tests.support import audited, replay
+from tests.support.asserting import includes
 
 NAME = "digits-cosine"
 
@@ -52,10 +52,23 @@ def pressable(monkeypatch: Patch) -> None:
     monkeypatch.setattr(figure_card, "mounted", mounted)
 
 
+def _drawn(page: AppTest) -> dict[str, Any]:
+    (drawn,) = told(page, GALLERY.folder)
+    return drawn  # type: ignore[no-any-return]
+
+
 def _cards(page: AppTest) -> dict[str, dict[str, str]]:
     """The cards of the gallery by the preset that each opens."""
-    (drawn,) = [json.loads(one.proto.bytes) for one in page.get("bidi_component")]
-    return {one["name"]: one for group in drawn["groups"] for one in group["cards"]}
+    return {one["name"]: one for group in _drawn(page)["groups"] for one in group["cards"]}
+
+
+def _query(link: Any) -> dict[str, str]:
+    """What the address of a link to a page says."""
+    return {name: text for name, (text,) in parse_qs(link.proto.query_string).items()}
+
+
+def _question(open_page: Open, name: str) -> AppTest:
+    return open_page("questions", question=name)
 
 
 def test_the_gallery_has_every_question_once_in_few_words_and_with_a_small_picture(open_page: Open) -> None:
@@ -74,6 +87,7 @@ def test_the_gallery_has_every_question_once_in_few_words_and_with_a_small_pictu
     [
         ({"p": "cslr"}, {"paper-cslr-anchors", "paper-cslr-lists"}), ({"d": "digits"}, {"digits-cosine", "blurry-digits"}),
         ({"m": "pecl"}, {"pecl-synthetic"}), ({"p": "lifelong", "a": "cannot tell"}, {"paper-harw", "paper-split-mnist"}),
+        ({"p": "cslr", "d": "digits"}, set()),
     ],
 )  # fmt: skip
 def test_filters_stand_in_the_link_and_leave_the_questions_that_fit(
@@ -83,6 +97,7 @@ def test_filters_stand_in_the_link_and_leave_the_questions_that_fit(
     shown = [questions.of_preset(name) for name in _cards(page)]
     assert left <= {question.name for question in shown}
     assert len(shown) < len(questions.questions())
+    assert bool(shown) is bool(left) is ("No question fits" not in _drawn(page)["none"])
     for question in shown:
         specs = [spec for form in question.forms.values() for spec in questions.specs(form.name).values()]
         assert question.paper == chosen.get("p", question.paper)
@@ -90,70 +105,66 @@ def test_filters_stand_in_the_link_and_leave_the_questions_that_fit(
         assert "m" not in chosen or chosen["m"] in {spec.method for spec in specs}
         assert answers.recorded()[question.name].state == chosen.get("a", answers.recorded()[question.name].state)
     assert {name: page.query_params[name] for name in chosen} == chosen
-    assert all(name in parse_qs(one["query"][1:]) for one in _cards(page).values() for name in chosen), (
-        "kept for the way back"
-    )
-
-
-def test_filters_that_leave_nothing_say_so(open_page: Open) -> None:
-    page = open_page("questions", p="cslr", d="digits")
-    (drawn,) = [json.loads(one.proto.bytes) for one in page.get("bidi_component")]
-    assert drawn["groups"] == []
-    assert "No question fits" in drawn["none"]
+    kept = [parse_qs(one["query"][1:]) for one in _cards(page).values()]
+    assert all(name in query for query in kept for name in chosen), "kept for the way back"
 
 
 def test_links_of_published_numbers_lead_to_the_papers_side(open_page: Open) -> None:
     page = open_page("published", v="1", p="lifelong", x="paper-permuted-mnist", z="small", q="AF")
-    asked = questions.of_preset("paper-permuted-mnist-small").asked
-    assert page.title[0].value == asked
+    assert page.title[0].value == questions.of_preset("paper-permuted-mnist-small").asked
     assert "The paper's claims, tested in our runs" in words(page)
-    told = [page.query_params[key] for key in ("question", "w", "q")]
-    assert told == ["paper-permuted-mnist-small", "paper", "AF"]
+    assert {"question": "paper-permuted-mnist-small", "w": "paper", "q": "AF"}.items() <= address(page).items()
     assert open_page("published", p="pecl").query_params["p"] == "pecl"
 
 
-def test_an_answer_is_told_in_the_quantity_asked_with_what_is_excluded_and_how_to_cite_it(open_page: Open) -> None:
-    said = words(open_page("questions", question="digits-cosine"))
-    assert answers.recorded()["digits-cosine"].verdict in said
-    assert "forgotten of the earlier tasks, points" in said or "Forgotten of the earlier tasks" in said
+def test_an_answer_is_told_in_the_quantity_asked_with_what_is_excluded(open_page: Open) -> None:
+    said = words(_question(open_page, NAME))
+    assert answers.recorded()[NAME].verdict in said
+    assert "orgotten of the earlier tasks" in said
     undecided = answers.recorded()["paper-blurry"]
     assert undecided.excluded is not None
-    assert f"Not decided: less than {claims.bound_text(undecided.excluded)} points either way." in words(
-        open_page("questions", question="paper-blurry-small")
-    )
+    excluded = f"Not decided: less than {claims.bound_text(undecided.excluded)} points either way."
+    assert excluded in words(_question(open_page, "paper-blurry-small"))
+    page = _question(open_page, "cifar100-cosine")  # which never ran here
+    assert "recorded on " in words(page)
+    assert drawings(page)
 
 
-def test_a_card_opens_its_answer_and_a_forged_press_is_nothing(open_page: Open, pressable: None) -> None:
-    page = open_page("questions")
+def test_a_card_opens_its_answer_a_link_leads_back_and_a_forged_press_is_nothing(open_page: Open, pressable: None) -> None:
+    """A card replaces the address; afterwards the same address is a link, not a browser that is behind."""
+    page = open_page("questions", p="own", v="1")
     page.button(key="forged").click().run()
     assert page.title[0].value == "Questions"
     page.button(key=f"open-{NAME}").click().run()
     assert page.title[0].value == questions.of_preset(NAME).asked
+    (back,) = [link for link in page.get("page_link") if "All questions" in link.proto.label]
+    page.query_params.clear()
+    page.query_params.update(_query(back))
+    page.run()
+    assert page.title[0].value == "Questions"
+    assert page.query_params["p"] == "own"
+    assert "from" not in page.query_params
 
 
-def test_a_question_under_way_cannot_be_started_twice(open_page: Open, store: Store) -> None:
-    Sets(store).create(NAME, {"main": presets.load(NAME)})
-    cards = _cards(open_page("questions"))
-    assert "under way" in cards[NAME]["said"]
-    assert "under way" not in cards["blurry-digits"]["said"]
-    assert "start-set" not in [one.key for one in open_page("questions", question=NAME).button]
-
-
-def test_only_a_run_of_ones_own_that_was_started_alone_is_under_way(
+def test_only_a_run_of_ones_own_that_was_started_alone_is_under_way_and_no_set_is_started_twice(
     open_page: Open, store: Store, monkeypatch: Patch, idle: None
 ) -> None:
     """Not the run of a set with the same settings, nor a waiting audit, nor another visitor's run."""
     spec = presets.load(NAME)
     Sets(store).create("blurry-digits", {"not-blurred": spec})
     Audits(store).create(replay.fill(store, spec, replay.recorded(spec)))
-    page = open_page("questions", question=NAME)
+    cards = _cards(open_page("questions"))
+    assert "under way" in cards["blurry-digits"]["said"]
+    assert "under way" not in cards[NAME]["said"]
+    assert "start-set" not in [one.key for one in _question(open_page, "blurry-digits").button]
+    page = _question(open_page, NAME)
     assert "Started on Train" not in words(page)
     assert not page.button(key="start-set").disabled
     alone = store.create(spec, name="alone")
     with monkeypatch.context() as others:
         others.setattr(Store, "may_change", lambda self, run: run.id != alone)
-        assert "Started on Train" not in words(open_page("questions", question=NAME))
-    assert "Started on Train: **alone**" in words(open_page("questions", question=NAME))
+        assert "Started on Train" not in words(_question(open_page, NAME))
+    assert "Started on Train: **alone**" in words(_question(open_page, NAME))
     assert "under way" in _cards(open_page("questions"))[NAME]["said"]
 
 
@@ -174,37 +185,39 @@ def test_a_card_without_a_result_says_what_it_lacks(open_page: Open, monkeypatch
     assert not cards[NAME]["picture"]
 
 
-def test_records_answer_a_question_that_never_ran_here(open_page: Open) -> None:
-    page = open_page("questions", question="cifar100-cosine")
-    assert "recorded on " in words(page)
-    assert drawings(page)
-
-
 @pytest.mark.usefixtures("by_plotly")
 def test_chance_is_drawn_as_recorded_where_the_data_are_not_here(
     open_page: Open, monkeypatch: Patch, tmp_path: Path
 ) -> None:
     """Six datasets together have no number of classes on their card."""
     monkeypatch.setenv("DPCL_DATA", str(tmp_path))
-    (drawn,) = open_page("questions", question="paper-pecl-thousands-bundled").get("plotly_chart")
+    (drawn,) = _question(open_page, "paper-pecl-thousands-bundled").get("plotly_chart")
     assert "chance 20 %" in drawn.proto.spec
 
 
-def test_start_queues_all_runs_as_one_set_and_stop_ends_it(open_page: Open, store: Store, idle: None) -> None:
-    page = open_page("questions", question="blurry-digits")
+def test_start_queues_all_runs_as_one_set_in_the_order_said_before_and_stop_ends_it(
+    open_page: Open, store: Store, monkeypatch: Patch, idle: None
+) -> None:
+    monkeypatch.setattr(questions, "results", lambda name, store: {})
+    monkeypatch.setattr(questions, "cheapest_first", lambda runs, store, device: dict(sorted(runs.items(), reverse=True)))
+    page, titles = _question(open_page, "blurry-digits"), questions.titles("blurry-digits")
+    assert set(titles) == set(presets.variants("blurry-digits"))
+    in_order = sorted(titles, reverse=True)
+    listed = "; ".join(titles[label] for label in in_order)
+    said = words(page).replace("*", "")
+    includes(said, "nothing has been measured yet", "To measure it: 4 runs", f"the cheapest first: {listed}. In all")
     page.button(key="start-set").click().run()
     whole = Sets(store).newest("blurry-digits")
     assert whole is not None
-    assert set(whole.runs) == set(presets.variants("blurry-digits"))
-    assert {label: run.name for label, run in whole.runs.items()} == questions.titles("blurry-digits")
+    assert [(label, run.name) for label, run in whole.runs.items()] == [(label, titles[label]) for label in in_order]
     assert "Queued" in words(page)
     page.button(key="stop-set").click().run()
     assert "Stopped: 0 of 4 runs finished, 4 cancelled" in words(page)
 
 
 def test_a_deleted_run_of_a_set_is_neither_counted_nor_linked(open_page: Open, store: Store) -> None:
-    sets, runs = Sets(store), presets.variants("blurry-digits")
-    set_id = sets.create("blurry-digits", runs)
+    sets, runs = Sets(store), presets.variants(name := "blurry-digits")
+    set_id = sets.create(name, runs)
     first, second, third, last = sets.get(set_id).runs.values()
     for run in (first, second, third):
         assert store.claim(run.id)
@@ -212,16 +225,15 @@ def test_a_deleted_run_of_a_set_is_neither_counted_nor_linked(open_page: Open, s
         store.end(run.id, "finished")
     sets.request_stop(set_id)
     store.delete(first.id)
-    page = open_page("questions", question="blurry-digits")
+    page = _question(open_page, name)
     assert "Stopped: 2 of 3 runs finished, 1 cancelled, 1 deleted" in words(page)
-    linked = {parse_qs(link.proto.query_string).get("run", [""])[0] for link in page.get("page_link")}
-    assert linked - {""} == {second.id, third.id, last.id}
+    assert {_query(link).get("run", "") for link in page.get("page_link")} - {""} == {second.id, third.id, last.id}
     store.delete(last.id)
-    assert "Finished: 2 of 2 runs finished, 2 deleted" in words(open_page("questions", question="blurry-digits"))
-    store.delete(second.id)
-    store.delete(third.id)
-    page = open_page("questions", question="blurry-digits")
-    assert "Start all 4 runs" in [button.label for button in page.button]
+    assert "Finished: 2 of 2 runs finished, 2 deleted" in words(_question(open_page, name))
+    for run in (second, third):
+        store.delete(run.id)
+    page = _question(open_page, name)
+    assert "Start all 4 runs" in labels(page)
     assert "deleted" not in words(page)
 
 
@@ -231,15 +243,14 @@ def test_a_deleted_run_of_a_set_is_neither_counted_nor_linked(open_page: Open, s
 )
 def test_every_end_has_its_words(open_page: Open, store: Store, status: Status, said: str) -> None:
     spec = presets.load(NAME)
-    sets = Sets(store)
-    run_id = sets.create(NAME, {"main": spec})
+    run_id = Sets(store).create(NAME, {"main": spec})
     assert store.claim(run_id)
     store.append(run_id, replay.recorded(spec))
-    store.end(run_id, status, replay.a_failure("diverged") if status == "failed" else None)  # type: ignore[arg-type]
-    page = open_page("questions", question=NAME)
-    assert said in words(page)
+    store.end(run_id, status, replay.a_failure("diverged") if status == "failed" else None)
+    shown = words(_question(open_page, NAME))
+    assert said in shown
     moved = {"Accuracy over tasks", "Who remembers what"}
-    assert {part for part in moved if part in words(page)} == (moved if status == "finished" else set())
+    assert {part for part in moved if part in shown} == (moved if status == "finished" else set())
 
 
 @pytest.mark.usefixtures("by_plotly")
@@ -247,48 +258,29 @@ def test_the_answer_shows_what_an_audit_of_its_run_has_proved(open_page: Open, s
     spec = presets.load(NAME)
     run_id = replay.fill(store, spec, replay.recorded(spec))
     audited.fill(store, run_id, "finished", audited.result(1.0, proved=0.519))
-    page = open_page("questions", question=NAME)
+    page = _question(open_page, NAME)
     assert "≥ 0.51 |" in words(page)  # a lower bound is rounded down
     assert "audited: at least 0.51" in page.get("plotly_chart")[0].proto.spec
 
 
-def test_a_question_without_a_result_says_what_start_will_do(open_page: Open, monkeypatch: Patch) -> None:
-    monkeypatch.setattr(questions, "results", lambda name, store: {})
-    page = open_page("questions", question="blurry-digits")
-    assert "nothing has been measured yet" in words(page)
-    assert "To measure it: 4 runs" in words(page).replace("*", "")
-
-
-def test_a_question_whose_only_run_was_started_on_train_shows_it_and_offers_no_second(open_page: Open, store: Store) -> None:
-    spec = presets.load("digits-cosine", here=True)
-    run_id = replay.fill(store, spec, [], status="running", name=presets.about("digits-cosine").title)
-    page = open_page("questions", question="digits-cosine")
-    said = words(page)
-    assert "nothing has been measured yet" not in said
-    assert "Running" in said
-    assert "start-set" not in [one.key for one in page.button]
-    assert store.end(run_id, "cancelled")
-    assert "start-set" in [one.key for one in page.run().button]
-
-
-def test_a_run_has_the_title_of_its_question_wherever_it_was_started(open_page: Open, store: Store, idle: None) -> None:
-    page = open_page("questions", question="digits-cosine")
-    page.button(key="start-set").click().run()
-    assert [run.name for run in store.list_runs()] == [presets.about("digits-cosine").title]
-
-
-def test_the_runs_are_listed_in_the_order_of_the_queue_and_can_be_told_apart(
-    open_page: Open, store: Store, monkeypatch: Patch, idle: None
+def test_a_question_whose_only_run_was_started_on_train_shows_it_and_offers_no_second(
+    open_page: Open, store: Store, idle: None
 ) -> None:
-    monkeypatch.setattr(questions, "results", lambda name, store: {})
-    monkeypatch.setattr(questions, "cheapest_first", lambda runs, store, device: dict(sorted(runs.items(), reverse=True)))
-    page, titles = open_page("questions", question="blurry-digits"), questions.titles("blurry-digits")
-    listed = "; ".join(titles[label] for label in sorted(titles, reverse=True))
-    assert f"the cheapest first: {listed}. In all" in words(page)
+    def can_start() -> bool:
+        return "start-set" in [one.key for one in page.run().button]
+
+    spec, title = presets.load(NAME, here=True), presets.about(NAME).title
+    run_id = replay.fill(store, spec, [], status="running", name=title)
+    page = _question(open_page, NAME)
+    assert "nothing has been measured yet" not in words(page)
+    assert "Running" in words(page)
+    assert not can_start()
+    assert store.end(run_id, "cancelled")
+    assert can_start()
     page.button(key="start-set").click().run()
-    whole = Sets(store).newest("blurry-digits")
-    assert whole is not None
-    assert list(whole.runs) == sorted(titles, reverse=True)
+    assert [run.name for run in store.list_runs()] == [title] * 2, "wherever it was started"
+    assert questions.titles(NAME) == {"main": methods.card("cosine").title}
+    assert questions.titles("blurry-digits")["not-blurred"] == "Nothing strays"
 
 
 def _without(monkeypatch: Patch, *lacking: str) -> None:
@@ -297,51 +289,27 @@ def _without(monkeypatch: Patch, *lacking: str) -> None:
     monkeypatch.setattr(backbones, "available", lambda card: f"put {card.name}" if card.name in lacking else None)
 
 
-def test_what_start_lacks_is_said_before_and_a_smaller_form_is_offered(open_page: Open, monkeypatch: Patch) -> None:
+def test_what_start_lacks_is_said_before_and_a_smaller_form_that_lacks_nothing_is_offered(
+    open_page: Open, monkeypatch: Patch
+) -> None:
+    def smaller(page: AppTest) -> list[str]:
+        return [_query(one)["question"] for one in page.get("page_link") if "can start here" in one.proto.label]
+
     full, bundled = "paper-split-cifar-100", "paper-split-cifar-100-bundled"
     (network,) = {spec.data.backbone for spec in questions.specs(full).values()}
-    _without(monkeypatch, network)
-    page = open_page("questions", question=full)
-    assert page.button(key="start-set").disabled
-    assert f"Network for the features = “{backbones.card(network).title}”" in words(page)
-    (smaller,) = [one.proto for one in page.get("page_link") if "can start here" in one.proto.label]
-    assert parse_qs(smaller.query_string)["question"] == [bundled]
-    assert not open_page("questions", question=bundled).button(key="start-set").disabled
-
-
-def test_no_form_is_offered_that_lacks_something_too(open_page: Open, monkeypatch: Patch) -> None:
-    forms = questions.of_preset("paper-split-cifar-100").forms.values()
-    _without(monkeypatch, *(spec.data.backbone for form in forms for spec in questions.specs(form.name).values()))
-    page = open_page("questions", question="paper-split-cifar-100")
-    assert not any("can start here" in one.proto.label for one in page.get("page_link"))
-
-
-def test_a_refused_start_speaks_as_the_form_does(open_page: Open, monkeypatch: Patch) -> None:
-    (network,) = {spec.data.backbone for spec in questions.specs("paper-split-cifar-100-small").values()}
+    said = f"Network for the features = “{backbones.card(network).title}”"
     _without(monkeypatch)
-    page = open_page("questions", question="paper-split-cifar-100-small")
+    there = _question(open_page, full)
     _without(monkeypatch, network)
-    page.button(key="start-set").click().run()
-    assert f"Network for the features = “{backbones.card(network).title}”" in words(page)
-
-
-def test_the_only_run_of_a_method_has_its_title() -> None:
-    assert questions.titles(NAME) == {"main": methods.card("cosine").title}
-    assert questions.titles("blurry-digits")["not-blurred"] == "Nothing strays"
-
-
-def test_a_link_leads_back_to_the_gallery_that_was_just_left(open_page: Open, pressable: None) -> None:
-    """A card replaces the address; afterwards the same address is a link, not a browser that is behind."""
-    page = open_page("questions", p="own", v="1")
-    page.button(key=f"open-{NAME}").click().run()
-    (back,) = [link.proto for link in page.get("page_link") if "All questions" in link.proto.label]
-    page.query_params.clear()
-    for name, (value,) in parse_qs(back.query_string).items():
-        page.query_params[name] = value
-    page.run()
-    assert page.title[0].value == "Questions"
-    assert page.query_params["p"] == "own"
-    assert "from" not in page.query_params
+    assert said in words(there.button(key="start-set").click().run()), "a refused start speaks as the form does"
+    page = _question(open_page, full)
+    assert page.button(key="start-set").disabled
+    assert said in words(page)
+    assert smaller(page) == [bundled]
+    assert not _question(open_page, bundled).button(key="start-set").disabled
+    forms = questions.of_preset(full).forms.values()
+    _without(monkeypatch, *(spec.data.backbone for form in forms for spec in questions.specs(form.name).values()))
+    assert not smaller(_question(open_page, full))
 
 
 def _undecide(name: str, store: Store) -> None:
@@ -354,43 +322,39 @@ def test_two_seeds_are_added_to_an_answer_that_is_not_decided_with_their_time(
     open_page: Open, store: Store, idle: None
 ) -> None:
     _undecide("blurry-digits", store)
-    page = open_page("questions", question="blurry-digits")
+    page = _question(open_page, "blurry-digits")
     assert "Not decided: less than" in words(page)
     pressed = page.button(key="more-seeds")
     assert re.fullmatch(r"Two more seeds: about \d+ \w+", pressed.label)
-    page = pressed.click().run()
-    assert not page.exception
+    pressed.click().run()
     found = Sets(store).newest("blurry-digits")
     assert found is not None
-    asked = answers.table()["blurry-digits"]
-    assert set(found.runs) == {run for _, run, _ in asked.sides[:2]}
-    for label, run in found.runs.items():
-        spec = questions.specs("blurry-digits")[label]
-        assert run.spec == replace(spec, seeds=(10, 11)), "the next ones, and nothing else is changed"
-    for run in found.runs.values():
-        replay.fill(store, run.spec, replay.recorded(run.spec))
+    specs = questions.specs("blurry-digits")
+    added = {run: replace(specs[run], seeds=(10, 11)) for _, run, _ in answers.table()["blurry-digits"].sides[:2]}
+    assert {label: run.spec for label, run in found.runs.items()} == added, "the next ones, and nothing else is changed"
+    for spec in added.values():
+        replay.fill(store, spec, replay.recorded(spec))
     Sets(store).request_stop(found.id)
-    said = words(open_page("questions", question="blurry-digits"))
-    assert re.search(r"12 seeds, 2 of them added after a look", said)
+    assert "12 seeds, 2 of them added after a look" in words(_question(open_page, "blurry-digits"))
 
 
 def test_seeds_are_added_to_both_sides_and_once(store: Store) -> None:
+    def lacking() -> dict[str, tuple[int, ...]]:
+        found = questions.results(name, store)
+        return {label: spec.seeds for label, spec in questions.lacking_seeds(name, labels, found).items()}
+
     _undecide(name := "blurry-digits", store)
-    labels = {run for _, run, _ in answers.table()[name].sides[:2]}
-    first = questions.lacking_seeds(name, labels, questions.results(name, store))
-    assert {label: spec.seeds for label, spec in first.items()} == dict.fromkeys(labels, (10, 11))
-    label, spec = next(iter(first.items()))
-    replay.fill(store, spec, replay.recorded(spec))
-    rest = questions.lacking_seeds(name, labels, questions.results(name, store))
-    assert {other: spec.seeds for other, spec in rest.items()} == dict.fromkeys(labels - {label}, (10, 11))
-    replay.fill(store, *((one := rest[min(labels - {label})]), replay.recorded(one)))
+    labels, seeds = {run for _, run, _ in answers.table()[name].sides[:2]}, (10, 11)
     found = questions.results(name, store)
-    assert {model.seed for model in found[label].models} == set(range(12))
-    assert not questions.lacking_seeds(name, labels, found)
-
-
-def test_no_seeds_are_added_to_what_is_decided_and_to_records_of_an_older_edition(open_page: Open, store: Store) -> None:
-    assert "more-seeds" not in {one.key for one in open_page("questions", question="digits-cosine").button}
-    found = questions.results("blurry-digits", store)
     older = {label: replace(run, edition=run.edition - 1) for label, run in found.items()}
-    assert not questions.lacking_seeds("blurry-digits", set(found), older)
+    assert not questions.lacking_seeds(name, set(found), older), "none to records of an older edition"
+    for left in (labels, {max(labels)}):
+        assert lacking() == dict.fromkeys(left, seeds)
+        spec = replace(questions.specs(name)[min(left)], seeds=seeds)
+        replay.fill(store, spec, replay.recorded(spec))
+    assert {model.seed for model in questions.results(name, store)[min(labels)].models} == set(range(12))
+    assert not lacking()
+
+
+def test_no_seeds_are_added_to_what_is_decided(open_page: Open, store: Store) -> None:
+    assert "more-seeds" not in {one.key for one in _question(open_page, NAME).button}

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import base64
-import dataclasses
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ from dpcl_core.runs.run import Run, Status
 from dpcl_core.runs.store import Store
 from pages.parts import status_line
 from tests.data.making import write_pair
-from tests.pages.conftest import Open, Patch, address, charts, unfolded, words
+from tests.pages.conftest import Open, Patch, address, box, charts, unfolded, words
 from tests.support import replay
 from tests.support.asserting import includes
 
@@ -31,55 +31,43 @@ HALF = replay.half(ALL)
 
 def _run(store: Store, state: str, events: list[object], **changes: object) -> Run:
     run = store.get(replay.fill(store, SPEC, events, status=state))  # type: ignore[arg-type]
-    return dataclasses.replace(run, **changes)  # type: ignore[arg-type]
+    return replace(run, **changes)  # type: ignore[arg-type]
+
+
+def _line(store: Store, state: str, events: list[object], **changes: object) -> status_line.StatusLine:
+    return status_line.status_of_run(_run(store, state, events, **changes), events, now=0)  # type: ignore[arg-type]
 
 
 def test_queued_says_place_and_device_and_time(store: Store) -> None:
-    said = status_line.status_of_run(_run(store, "queued", [], place_in_queue=2, estimate_seconds=4.0), [], now=0)
-    assert said.label == "Queued"
-    assert said.detail == "place 2 in the queue for cpu · then about 3–6 s"
+    said = _line(store, "queued", [], place_in_queue=2, estimate_seconds=4.0)
+    assert (said.label, said.detail) == ("Queued", "place 2 in the queue for cpu · then about 3–6 s")
 
 
-def test_running_says_task_spent_budget_and_time_left_as_a_range(store: Store) -> None:
+def test_running_says_task_spent_budget_and_time_left_as_a_range_or_as_at_most(store: Store) -> None:
     run = _run(store, "running", HALF, started=100.0, seconds=12.0, silent_seconds=0.0, estimate_seconds=20.0)
     said = status_line.status_of_run(run, HALF, now=112.0)
     assert said.headline == "Task 4 of 5"
     assert said.detail == "learning task 4 · largest ε accounted so far 8 · 7–10 s left"
     assert said.fraction == pytest.approx(3 / 5)
-
-
-def test_a_time_left_whose_ends_are_far_apart_is_told_as_at_most(store: Store) -> None:
-    run = _run(store, "running", HALF, started=100.0, seconds=1.0, silent_seconds=0.0, estimate_seconds=50.0)
-    said = status_line.status_of_run(run, HALF, now=101.0)
+    said = status_line.status_of_run(replace(run, seconds=1.0, estimate_seconds=50.0), HALF, now=101.0)
     assert said.left == (pytest.approx(2 / 3 / 1.2), pytest.approx(49 * 1.2))
     assert said.detail.endswith(" · up to 59 s left")
 
 
-def test_computing_features_has_a_bar_of_its_own_and_a_time_left(store: Store) -> None:
-    run = _run(store, "running", [], started=100.0, estimate_seconds=500.0)
-    line = status_line.status_of_run(
-        run, [Progress("backbone", 250, 1000, None, "computing features with pixels")], now=110.0
-    )
-    assert line.headline == "Preparing"
-    assert line.fraction == 0.25
-    assert line.is_stage
-    assert line.detail == "computing features with pixels · 250 of 1,000 · 22–42 s left for this step"  # 30 s, give or take
-
-
 def test_features_have_a_bar_from_the_start_of_the_process_to_the_first_training(store: Store) -> None:
     """A worker counts features before its run has begun; those of public sentences follow the event that begins it."""
-    counted = Progress("backbone", 250, 1000, None, "computing features with MiniLM")
+    counted = Progress("backbone", 250, 1000, None, "computing features with pixels")
     line = status_line.status_of_run(_run(store, "starting", [], started=100.0), [counted], now=110.0)
     assert (line.label, line.fraction, line.is_stage) == ("Starting", 0.25, True)
     assert "250 of 1,000" in line.detail
     assert line.left is not None
-    begun = [event for event in HALF if isinstance(event, Started)]
-    run = dataclasses.replace(_run(store, "finished", []), status="running", started=100.0)
-    line = status_line.status_of_run(run, [*begun, counted], now=110.0)
-    assert (line.headline, line.fraction, line.is_stage) == ("Preparing", 0.25, True)
-    assert not status_line.status_of_run(run, [*HALF, counted], now=110.0).is_stage, (
-        "later features are a part of the training"
-    )
+    run = replace(_run(store, "finished", []), status="running", started=100.0, estimate_seconds=500.0)
+    for events in ([counted], [*(event for event in HALF if isinstance(event, Started)), counted]):
+        line = status_line.status_of_run(run, events, now=110.0)
+        assert (line.headline, line.fraction, line.is_stage) == ("Preparing", 0.25, True)
+        said = "computing features with pixels · 250 of 1,000 · 22–42 s left for this step"  # 30 s, give or take
+        assert line.detail == said
+    assert not status_line.status_of_run(run, [*HALF, counted], now=110.0).is_stage, "they are a part of the training"
 
 
 def test_the_time_left_follows_the_last_look_but_not_over_the_end_of_a_stage(store: Store) -> None:
@@ -93,18 +81,16 @@ def test_the_time_left_follows_the_last_look_but_not_over_the_end_of_a_stage(sto
     assert status_line.status_of_run(run, HALF, now=112.0, before=stage).left == first.left
 
 
-def test_trainings_one_after_another_are_counted(store: Store, monkeypatch: Patch) -> None:
+def test_trainings_one_after_another_are_counted_and_the_newest_counts(store: Store, monkeypatch: Patch) -> None:
     run = _run(store, "running", [], started=100.0)
+    one_by_one = ALL[:3] + [e for cell in SPEC.cells() for e in ALL if isinstance(e, TaskLearned) and e.cell == cell]
+    parts, n_cells = (one_by_one[:3], one_by_one[: 3 + 5 + 2], one_by_one), len(list(SPEC.cells()))
+    assert status_line.status_of_run(run, parts[1], now=105.0).headline == "Task 3 of 5"
     apart = replace(catalog.CARDS["cosine"], cells_per_learner="cell")
     monkeypatch.setattr(catalog, "CARDS", {**catalog.CARDS, "cosine": apart})
-    one_by_one = ALL[:3] + [e for cell in SPEC.cells() for e in ALL if isinstance(e, TaskLearned) and e.cell == cell]
-    n_cells = len(list(SPEC.cells()))
-    assert status_line.status_of_run(run, one_by_one[:3], now=105.0).headline == f"Training 1 of {n_cells} · Task 1 of 5"
-    assert (
-        status_line.status_of_run(run, one_by_one[: 3 + 5 + 2], now=105.0).headline
-        == f"Training 2 of {n_cells} · Task 3 of 5"
-    )
-    assert status_line.status_of_run(run, one_by_one, now=105.0).headline.startswith(f"Training {n_cells} of {n_cells}")
+    said = [status_line.status_of_run(run, part, now=105.0).headline for part in parts]
+    assert said[:2] == [f"Training 1 of {n_cells} · Task 1 of 5", f"Training 2 of {n_cells} · Task 3 of 5"]
+    assert said[2].startswith(f"Training {n_cells} of {n_cells}")
 
 
 def test_progress_never_falls_while_events_arrive(store: Store) -> None:
@@ -114,24 +100,16 @@ def test_progress_never_falls_while_events_arrive(store: Store) -> None:
     assert shares[-1] == 1.0
 
 
-def test_models_learned_one_after_another_count_the_newest(store: Store) -> None:
-    one_by_one = ALL[:3] + [e for cell in SPEC.cells() for e in ALL if isinstance(e, TaskLearned) and e.cell == cell]
-    run = _run(store, "running", [], started=100.0)
-    first_done = status_line.status_of_run(run, one_by_one[: 3 + 5 + 2], now=105.0)
-    assert first_done.headline == "Task 3 of 5"
-
-
 @pytest.mark.parametrize(
-    ("state", "label", "words"),
+    ("state", "words"),
     [
-        ("stopping", "Stopping", "results so far are kept"),
-        ("cancelled", "Cancelled", "stopped on request; the curves so far are kept"),
-        ("finished", "Finished", "took 10 s"),
+        ("stopping", "results so far are kept"), ("finished", "took 10 s"),
+        ("cancelled", "stopped on request; the curves so far are kept"),
     ],
-)
-def test_plain_states(store: Store, state: str, label: str, words: str) -> None:
-    said = status_line.status_of_run(_run(store, state, HALF), HALF, now=0)
-    assert said.label == label
+)  # fmt: skip
+def test_plain_states(store: Store, state: str, words: str) -> None:
+    said = _line(store, state, HALF)
+    assert said.label == state.capitalize()
     assert words in said.detail
     assert said.tone != "bad"
 
@@ -159,22 +137,22 @@ def test_failures_are_told_apart_by_what_to_do(store: Store, kind: str, fix: str
     ],
 )
 def test_what_a_program_reported_reads_as_a_sentence(store: Store, reported: str, headline: str) -> None:
-    assert status_line.status_of_run(_run(store, "failed", HALF, error=reported), HALF, now=0).headline == headline
+    assert _line(store, "failed", HALF, error=reported).headline == headline
 
 
 def test_lost_says_when_and_offers_retry(store: Store) -> None:
-    told = status_line.status_of_run(_run(store, "lost", HALF), HALF, now=0)
-    assert told.headline.startswith("This run failed on purpose (worker-died)")
-    silent = status_line.status_of_run(_run(store, "lost", HALF, error=None, heartbeat=0.0), HALF, now=0)
+    assert _line(store, "lost", HALF).headline.startswith("This run failed on purpose (worker-died)")
+    silent = _line(store, "lost", HALF, error=None, heartbeat=0.0)
     assert silent.headline.startswith("The computer stopped this run")
     assert "Retry" in silent.detail
 
 
-def test_estimates_name_an_order_of_magnitude_in_a_fitting_unit() -> None:
-    said = {0.2: "1 second", 4.0: "4 seconds", 17.0: "20 seconds", 95.0: "2 minutes", 3 * 3600.0: "3 hours", 9e5: "10 days"}
-    assert {seconds: status_line.about(seconds) for seconds in said} == {
-        seconds: f"about {words}" for seconds, words in said.items()
-    }
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(0.2, "1 second"), (4, "4 seconds"), (17, "20 seconds"), (95, "2 minutes"), (10800, "3 hours"), (9e5, "10 days")],
+)
+def test_estimates_name_an_order_of_magnitude_in_a_fitting_unit(seconds: float, words: str) -> None:
+    assert status_line.about(seconds) == f"about {words}"
 
 
 # A run whose method has several prediction rules can be looked at under each of them, from what was said alone.
@@ -202,19 +180,22 @@ def numbers(encoded: dict[str, str]) -> np.ndarray:
     return np.frombuffer(base64.b64decode(encoded["bdata"]), dtype=encoded["dtype"])
 
 
+def drawn(page: AppTest, kind: str) -> list[dict[str, Any]]:
+    """The traces of the first figure that begins with one of this kind."""
+    return next(chart["data"] for chart in charts(page) if chart["data"][0]["type"] == kind)
+
+
 def ends(page: AppTest) -> list[float]:
     """The last point of every line of the first figure with lines: the accuracy curves."""
-    drawn = [chart["data"] for chart in charts(page)]
-    curves = next(data for data in drawn if data[0]["type"] == "scatter")
-    lines = [trace for trace in curves if "lines" in trace["mode"] and trace["name"] in ("ε = 1", "ε = 8", "no noise")]
+    names = ("ε = 1", "ε = 8", "no noise")
+    lines = [one for one in drawn(page, "scatter") if "lines" in one["mode"] and one["name"] in names]
     assert len(lines) == 3
     return [float(numbers(trace["y"])[-1]) for trace in lines]
 
 
 def corner(page: AppTest) -> float:
     """The first number of the accuracy matrix."""
-    drawn = [chart["data"] for chart in charts(page)]
-    return float(numbers(next(data for data in drawn if data[0]["type"] == "heatmap")[0]["z"])[0])
+    return float(numbers(drawn(page, "heatmap")[0]["z"])[0])
 
 
 @pytest.mark.parametrize("status", ["finished", "running"])
@@ -238,15 +219,13 @@ def test_switching_the_rule_redraws_curves_and_matrix_from_what_was_said(
 
 
 def test_the_link_keeps_the_rule_and_a_wrong_one_shows_the_runs_own(open_page: Open, store: Store) -> None:
-    run_id = replay.fill(store, SPEC, SAID)
-    own = ends(open_page("train", v="1", run=run_id))
-    assert ends(open_page("train", v="1", run=run_id, ru="median")) == pytest.approx([end - 10 for end in own])
-    page = open_page("train", v="1", run=run_id, ru="loudest")
-    assert ends(page) == own
+    link = {"v": "1", "run": replay.fill(store, SPEC, SAID)}
+    own = ends(open_page("train", **link))
+    assert ends(open_page("train", **link, ru="median")) == pytest.approx([end - 10 for end in own])
+    assert ends(open_page("train", **link, ru="loudest")) == own
 
 
-def test_a_method_with_one_rule_has_no_switch(open_page: Open, store: Store) -> None:
-    replay.fill(store, SPEC, replay.recorded(SPEC))
+def test_a_method_with_one_rule_has_no_switch(open_page: Open) -> None:
     page = open_page("train")
     assert not any(control.label == "Prediction rule" for control in page.get("button_group"))
     assert "rule" not in words(page).partition("n = ")[2][:120]
@@ -260,38 +239,33 @@ def streams(page: AppTest) -> list[dict[str, object]]:
     return [chart for chart in charts(page) if [trace["type"] for trace in chart["data"]] == ["heatmap", "bar"]]  # type: ignore
 
 
+def _form(open_page: Open, **link: str) -> AppTest:
+    return open_page("train", **{"v": "1", "d": "digits", "bb": "pixels", **link})
+
+
 def test_a_first_visit_sees_the_stream_and_each_setting_redraws_it(open_page: Open) -> None:
-    page = open_page("train", v="1", d="digits", bb="pixels", s="i-blurry")
+    page = _form(open_page, s="i-blurry")
     (before,) = streams(page)
     assert "5 of 10 classes occur in several tasks" in words(page)
-    page = next(box for box in page.number_input if box.label == "Disjoint percent").set_value(100).run()
+    box(page, "number_input", "Disjoint percent").set_value(100).run()
     assert "Every class occurs in one task only." in words(page)
-    page = next(box for box in page.number_input if box.label == "Tasks").set_value(11).run()
-    assert "when the settings fit the data" in words(page)
+    box(page, "number_input", "Tasks").set_value(11).run()
+    includes(words(page), "when the settings fit the data", "must be at most 10")
     assert not streams(page)
-    assert "must be at most 10" in words(page)
-    page = next(box for box in page.number_input if box.label == "Tasks").set_value(2).run()
+    box(page, "number_input", "Tasks").set_value(2).run()
     assert streams(page) not in ([], [before])
-
-
-def test_another_seed_is_another_stream(open_page: Open) -> None:
-    drawn = [streams(open_page("train", v="1", d="digits", bb="pixels", sd=seed))[0] for seed in ("1", "2")]
+    drawn = [streams(_form(open_page, sd=seed))[0] for seed in ("1", "2")]
     assert drawn[0]["data"] != drawn[1]["data"]
 
 
-@pytest.mark.parametrize(("events", "read"), [(0, 0.0), (HALF.index(HALF[-1]) + 1, 0.6)])
-def test_the_stream_of_a_run_fills_as_it_is_read(open_page: Open, store: Store, events: int, read: float) -> None:
-    page = open_page("train", run=replay.fill(store, SPEC, HALF[:events], status="running"))
+@pytest.mark.parametrize(("events", "read"), [([], 0.0), (HALF, 0.6), (ALL, 1.0)])
+def test_the_stream_of_a_run_fills_as_it_is_read(open_page: Open, store: Store, events: list[object], read: float) -> None:
+    status: Status = "finished" if events is ALL else "running"
+    page = open_page("train", run=replay.fill(store, SPEC, events, status=status))  # type: ignore[arg-type]
     (drawn,) = streams(page)
-    (veil,) = [shape for shape in drawn["layout"]["shapes"] if shape.get("yref") == "paper"]  # type: ignore[index]
-    assert (veil["x0"], veil["x1"]) == (pytest.approx(0.5 + 5 * read), 5.5)
-
-
-def test_the_stream_of_a_run_that_is_over_is_whole(open_page: Open, store: Store) -> None:
-    page = open_page("train", run=replay.fill(store, SPEC, ALL))
+    veils = [shape for shape in drawn["layout"]["shapes"] if shape.get("yref") == "paper"]  # type: ignore[index]
+    assert [(veil["x0"], veil["x1"]) for veil in veils] == [(pytest.approx(0.5 + 5 * read), 5.5)] * (read < 1)
     assert "5 tasks of 263 to 280 training examples" in words(page)
-    (drawn,) = streams(page)
-    assert all(shape.get("yref") != "paper" for shape in drawn["layout"]["shapes"])  # type: ignore[index]
 
 
 def test_ones_own_data_are_not_counted(open_page: Open, tmp_path: Path, monkeypatch: Patch) -> None:
@@ -306,41 +280,38 @@ def test_ones_own_data_are_not_counted(open_page: Open, tmp_path: Path, monkeypa
 
 
 def test_a_permuted_stream_says_that_examples_come_again(open_page: Open) -> None:
-    page = open_page("train", v="1", d="digits", bb="pixels", s="permuted", **{"s.tasks": "20"})
+    def odds() -> bool:
+        return any("right with probability at most" in caption.value for caption in page.caption)
+
+    page = _form(open_page, s="permuted", **{"s.tasks": "20"})
     assert streams(page)
-    assert "20 tasks of 1,347 training examples each. All classes occur in every task." in words(page)
-    assert "adds up over the tasks" in words(page)
-    assert "the total ε of the run is larger" in words(page)
-    assert "A guess whether someone took part is right" not in "".join(caption.value for caption in page.caption)
-    page = next(box for box in page.selectbox if box.label == "Images of a task").set_value("disjoint").run()
+    said = "20 tasks of 1,347 training examples each. All classes occur in every task."
+    includes(words(page), said, "adds up over the tasks", "the total ε of the run is larger")
+    assert not odds()
+    box(page, "selectbox", "Images of a task").set_value("disjoint").run()
     assert "20 tasks of 52 to 82 training examples." in words(page)
     assert "adds up over the tasks" not in words(page)
-    assert "A guess whether someone took part is right with probability at most" in "".join(c.value for c in page.caption)
+    assert odds()
 
 
 def test_a_split_stream_is_the_same_for_every_seed_and_takes_an_order(open_page: Open) -> None:
-    page = open_page("train", v="1", d="digits", bb="pixels", s="split")
-    order = next(box for box in page.text_input if box.label == "Order")
-    page = order.set_value("5 4 3 2 1").run()
+    page = _form(open_page, s="split")
+    box(page, "text_input", "Order").set_value("5 4 3 2 1").run()
     assert streams(page)
     assert address(page)["s.order"] == "5,4,3,2,1"
-    again = open_page(
-        "train", **{key: str(value) if isinstance(value, str) else value[0] for key, value in page.query_params.items()}
-    )
-    assert next(box for box in again.text_input if box.label == "Order").value == "5 4 3 2 1"
-    page = next(box for box in page.text_input if box.label == "Order").set_value("5 4 3 2 2").run()
-    assert "must name each task from 1 to 5 once, but 2 occurs 2 times" in words(page)
-    page = next(box for box in page.text_input if box.label == "Order").set_value("5 4 x").run()
-    assert "Order = x: must be whole numbers; left out." in words(page)
+    page = open_page("train", **address(page))
+    assert box(page, "text_input", "Order").value == "5 4 3 2 1"
+    for order, said in (
+        ("5 4 3 2 2", "must name each task from 1 to 5 once, but 2 occurs 2 times"),
+        ("5 4 x", "Order = x: must be whole numbers; left out."),
+    ):
+        assert said in words(box(page, "text_input", "Order").set_value(order).run())
 
 
 def test_a_federated_stream_says_what_its_clients_hold(open_page: Open) -> None:
-    page = open_page("train", v="1", d="digits", bb="pixels", s="federated", **{"s.clients": "12"})
+    page = _form(open_page, s="federated", **{"s.clients": "12"})
     assert streams(page)
-    assert "10 tasks of" in words(page)
-    includes(words(page), "12 clients hold", "A client may be in every task")
+    includes(words(page), "10 tasks of", "12 clients hold", "A client may be in every task")
     assert "Every task has the same examples" not in words(page)
-    page = unfolded(page, "more")
-    assert next(box for box in page.radio if box.label == "Neighbouring datasets differ by").options == [
-        "one client present or left out", "one client replaced"
-    ]  # fmt: skip
+    neighbours = box(unfolded(page, "more"), "radio", "Neighbouring datasets differ by")
+    assert neighbours.options == ["one client present or left out", "one client replaced"]

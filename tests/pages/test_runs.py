@@ -30,16 +30,14 @@ def _tick(page: AppTest, *rows: int) -> AppTest:
     return page.run()
 
 
-def test_no_runs_says_what_to_do_next(open_page: Open) -> None:
-    assert "No runs yet" in words(open_page("runs"))
-
-
 def test_the_table_shows_every_state(open_page: Open, store: Store) -> None:
-    for state in ("queued", "running", "cancelled", "failed", "lost", "finished"):
+    assert "No runs yet" in words(open_page("runs"))
+    states = ("queued", "running", "cancelled", "failed", "lost", "finished")
+    for state in states:
         replay.fill(store, SPEC, ALL, status=state, name=f"a {state} run")
     page = open_page("runs")
     table = page.dataframe[0].value
-    assert set(table["status"]) == {"queued", "running", "cancelled", "failed", "lost", "finished"}
+    assert set(table["status"]) == {*states}
     assert table["name"].iloc[0] == "a finished run"
     assert "Queue on cpu: running “a running run”; 1 waiting." in words(page)
 
@@ -64,67 +62,73 @@ def test_warnings_fit_into_the_table_and_the_rest_is_said_below(open_page: Open,
     assert "largest ε" in json.loads(page.dataframe[0].proto.columns)["accuracy"]["label"]
 
 
-def test_filters_of_the_link_hold(open_page: Open, store: Store) -> None:
-    replay.fill(store, SPEC, ALL, name="kept")
+def test_filters_of_the_link_hold_and_its_run_is_there_however_many_are_newer(
+    open_page: Open, store: Store, monkeypatch: Patch
+) -> None:
+    def listed(**link: str) -> list[str]:
+        page = open_page("runs", v="1", **link)
+        assert not page.warning
+        return list(page.dataframe[0].value["name"])
+
+    monkeypatch.setattr("pages.parts.fields.LISTED", 2)
+    oldest, *_ = [replay.fill(store, SPEC, ALL, name=name) for name in ("oldest", "older", "newer", "newest")]
+    assert listed() == ["newest", "newer"]
+    assert "The table has no more than 2 runs" in words(open_page("runs"))
+    assert listed(q="oldest") == ["oldest"]
+    assert listed(run=oldest) == ["oldest", "newest", "newer"]
+    assert open_page("runs", view="compare", v="1", r=oldest).multiselect[0].value == [oldest]
     replay.fill(store, SPEC, [], status="cancelled", name="left out")
-    page = open_page("runs", v="1", st="finished")
-    assert list(page.dataframe[0].value["name"]) == ["kept"]
-    none = open_page("runs", v="1", q="nothing like it")
-    assert "No run matches these filters" in words(none)
+    assert listed(st="finished") == ["newest", "newer"]
+    assert "No run matches these filters" in words(open_page("runs", v="1", q="nothing like it"))
 
 
-def test_a_ticked_run_offers_what_its_state_allows(open_page: Open, store: Store) -> None:
+def test_a_ticked_run_says_what_it_has_done_and_offers_what_its_state_allows(open_page: Open, store: Store) -> None:
     replay.fill(store, SPEC, ALL)
-    page = _tick(open_page("runs"), 0)
-    assert {"Run again", "Delete", "Save name"} <= {*labels(page)}
-    assert "Stop" not in labels(page)
-    replay.fill(store, SPEC, [], status="running")
-    page = _tick(open_page("runs"), 0)
-    assert "Stop" in labels(page)
-    assert "Delete" not in labels(page)
-
-
-def test_a_ticked_run_says_what_it_has_done_as_train_does(open_page: Open, store: Store) -> None:
     replay.fill(store, SPEC, ALL[:-SPEC.n_cells], status="cancelled", name="stopped")
     replay.fill(store, SPEC, ALL[:2], status="running", name="under way")
     page = open_page("runs")
-    assert "**under way** · running · computing features with pixels · " in words(_tick(page, 0))
-    assert "**stopped** · cancelled · stopped on request; the curves so far are kept" in words(_tick(page, 1))
+    for row, said, offered, missing in (
+        (0, "**under way** · running · computing features with pixels · ", {"Stop"}, "Delete"),
+        (1, "**stopped** · cancelled · stopped on request; the curves so far are kept", {"Delete"}, "Stop"),
+        (2, " · finished · ", {"Run again", "Delete", "Save name"}, "Stop"),
+    ):
+        assert said in words(_tick(page, row))
+        assert offered <= {*labels(page)}
+        assert missing not in labels(page)
 
 
-def test_delete_can_be_undone(open_page: Open, store: Store) -> None:
-    replay.fill(store, SPEC, ALL, name="precious")
-    page = _tick(open_page("runs"), 0)
-    press(page, "Delete")
-    assert store.list_runs() == []
-    press(page, "Undo delete")
-    assert [run.name for run in store.list_runs()] == ["precious"]
-
-
-def test_ticks_stay_with_their_runs(open_page: Open, store: Store, idle: None) -> None:
+def test_delete_can_be_undone_and_ticks_stay_with_their_runs(open_page: Open, store: Store, idle: None) -> None:
     for name in ("oldest", "older", "newer", "newest"):
         replay.fill(store, SPEC, ALL, name=name)
-    page = _tick(open_page("runs"), 0, 1)
-    press(page, "Delete these 2")
+    page = press(_tick(open_page("runs"), 0), "Delete")
+    assert [run.name for run in store.list_runs()] == ["newer", "older", "oldest"]
+    press(page, "Undo delete")
+    assert [run.name for run in store.list_runs()] == ["newest", "newer", "older", "oldest"]
+    page = press(_tick(open_page("runs"), 0, 1), "Delete these 2")
     assert [run.name for run in store.list_runs()] == ["older", "oldest"]
     assert "Deleted 2 runs." in words(page)
     assert not any(label.startswith("Delete") for label in labels(page)), "no other run is ticked"
-    page = _tick(page, 1)
-    press(page, "Run again")
+    press(_tick(page, 1), "Run again")
     assert len(store.list_runs()) == 3
     assert "**oldest**" in words(page), "though a run has come above it"
 
 
-def test_the_run_of_a_link_that_is_deleted_is_not_called_missing(open_page: Open, store: Store) -> None:
-    run_id = replay.fill(store, SPEC, ALL, name="linked")
-    replay.fill(store, SPEC, ALL)
-    page = open_page("runs", run=run_id)
-    press(page, "Delete")
+def test_a_link_opens_its_run_which_is_not_called_missing_once_it_is_deleted(open_page: Open, store: Store) -> None:
+    ids = [replay.fill(store, SPEC, ALL, name=name) for name in ("older", "newer")]
+    page = open_page("runs", run=ids[0])
+    assert "older" in words(page)
+    opened = [link.proto.query_string for link in page.get("page_link") if link.proto.label == "Open"]
+    assert opened == [f"v=1&run={ids[0]}"]
+    assert page.query_params["run"] == ids[0]
+    assert "newer" in words(_tick(page, 0))
+    page = press(open_page("runs", run=ids[0]), "Delete")
     assert "Deleted 1 run." in words(page)
     assert not page.warning
 
 
-def test_ticked_runs_that_have_finished_are_compared_below_the_list(open_page: Open, store: Store) -> None:
+def test_ticked_runs_that_have_finished_are_compared_below_the_list_and_in_the_other_view(
+    open_page: Open, store: Store
+) -> None:
     replay.fill(store, SPEC, ALL, status="cancelled")
     older, newer = (replay.fill(store, SPEC, ALL, name=name) for name in ("older", "newer"))
     page = _tick(open_page("runs"), 0)
@@ -134,20 +138,15 @@ def test_ticked_runs_that_have_finished_are_compared_below_the_list(open_page: O
     assert address(page)["r"] == f"{newer},{older}"
     again = open_page("runs", **address(page))
     assert "**B** older" in words(again), "the link opens the same comparison"
+    again.segmented_control[0].set_value("compare").run()
+    assert box(again, "multiselect", "Runs").value == [newer, older]
+    assert not again.dataframe, "the list is not drawn beside it"
+    assert address(again)["view"] == "compare"
     includes(words(_tick(page, 0, 1, 2)), "2 finished runs are compared below", "**B** older")
     page = _tick(page, 1, 2)
     assert "Only finished runs can be compared" in words(page)
     assert "**A**" not in words(page)
     assert "r" not in address(page)
-
-
-def test_ticked_runs_are_those_of_the_other_view(open_page: Open, store: Store) -> None:
-    older, newer = (replay.fill(store, SPEC, ALL, name=name) for name in ("older", "newer"))
-    page = _tick(open_page("runs"), 0, 1)
-    page.segmented_control[0].set_value("compare").run()
-    assert box(page, "multiselect", "Runs").value == [newer, older]
-    assert not page.dataframe, "the list is not drawn beside it"
-    assert address(page)["view"] == "compare"
 
 
 def test_retry_queues_the_same_settings(open_page: Open, store: Store, idle: None) -> None:
@@ -175,21 +174,20 @@ def _opened(open_page: Open, where: str, run_id: str) -> AppTest:
 
 
 @pytest.mark.parametrize("where", ["runs", "train"])
-def test_a_run_whose_process_died_after_a_task_can_be_resumed(open_page: Open, store: Store, idle: None, where: str) -> None:
-    run_id = _lost(store, save({}))
+@pytest.mark.parametrize("is_damaged", [False, True])
+def test_a_run_whose_process_died_can_be_resumed_unless_its_checkpoint_is_damaged(
+    open_page: Open, store: Store, idle: None, where: str, is_damaged: bool
+) -> None:
+    run_id = _lost(store, b"no state" if is_damaged else save({}))
     page = _opened(open_page, where, run_id)
-    assert {"Resume", "Retry"} <= {*labels(page)}
-    press(page, "Resume")
-    assert store.status(run_id) == "queued"
-    assert "Resume" not in labels(page)
-
-
-@pytest.mark.parametrize("where", ["runs", "train"])
-def test_a_run_whose_checkpoint_is_damaged_says_why_it_cannot_be_resumed(open_page: Open, store: Store, where: str) -> None:
-    page = _opened(open_page, where, _lost(store, b"no state"))
-    assert "It cannot be resumed: the checkpoint after task 1 of its group 1 of models is damaged" in words(page)
-    assert "Resume" not in labels(page)
     assert "Retry" in labels(page)
+    assert ("Resume" in labels(page)) is not is_damaged
+    why = "It cannot be resumed: the checkpoint after task 1 of its group 1 of models is damaged"
+    assert (why in words(page)) is is_damaged
+    if not is_damaged:
+        press(page, "Resume")
+        assert store.status(run_id) == "queued"
+        assert "Resume" not in labels(page)
 
 
 def test_what_the_error_of_a_run_says_already_is_not_said_again(open_page: Open, store: Store) -> None:
@@ -221,42 +219,12 @@ def test_a_tuning_is_in_the_queue_but_not_among_the_runs(open_page: Open, store:
     assert len(page.dataframe[0].value) == 1
 
 
-def test_a_link_opens_its_run(open_page: Open, store: Store) -> None:
-    ids = [replay.fill(store, SPEC, ALL, name=name) for name in ("older", "newer")]
-    page = open_page("runs", run=ids[0])
-    assert "older" in words(page)
-    opened = [link.proto.query_string for link in page.get("page_link") if link.proto.label == "Open"]
-    assert opened == [f"v=1&run={ids[0]}"]
-    assert page.query_params["run"] == ids[0]
-    assert "newer" in words(_tick(page, 0))
-
-
-def test_a_link_to_a_run_that_is_not_here_says_so(open_page: Open, store: Store) -> None:
-    replay.fill(store, SPEC, ALL)
-    page = open_page("runs", run="0" * 12)
-    assert [warning.value for warning in page.warning] == [f"The link asks for run {'0' * 12}, which is not in this store."]
-    assert "Tick a run to open" in words(page)
-
-
-def test_a_link_to_an_audit_or_a_malformed_id_adds_no_row(open_page: Open, store: Store) -> None:
+def test_a_link_to_a_run_that_is_not_here_says_so_and_adds_no_row(open_page: Open, store: Store) -> None:
     run_id = replay.fill(store, SPEC, ALL, name="audited")
-    for linked in (Audits(store).create(run_id), "0\0"):
+    for linked in ("0" * 12, Audits(store).create(run_id), "0\0"):
         page = open_page("runs", v="1", run=linked)
         assert list(page.dataframe[0].value["name"]) == ["audited"]
         assert len(page.warning) == 1
-
-
-def test_all_runs_are_counted_and_searched_and_that_of_the_link_is_there(
-    open_page: Open, store: Store, monkeypatch: Patch
-) -> None:
-    monkeypatch.setattr("pages.parts.fields.LISTED", 2)
-    oldest, *_ = [replay.fill(store, SPEC, ALL, name=name) for name in ("oldest", "older", "newer", "newest")]
-    page = open_page("runs")
-    assert list(page.dataframe[0].value["name"]) == ["newest", "newer"]
-    assert "The table has no more than 2 runs" in words(page)
-    assert list(open_page("runs", v="1", q="oldest").dataframe[0].value["name"]) == ["oldest"]
-    linked = open_page("runs", v="1", run=oldest)
-    assert list(linked.dataframe[0].value["name"]) == ["oldest", "newest", "newer"]
-    assert not linked.warning
-    compared = open_page("runs", view="compare", v="1", r=oldest)
-    assert compared.multiselect[0].value == [oldest]
+        assert "Tick a run to open" in words(page)
+        if linked == "0" * 12:
+            assert page.warning[0].value == f"The link asks for run {linked}, which is not in this store."

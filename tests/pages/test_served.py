@@ -1,4 +1,4 @@
-"""Files that leave compressed, the icon font with the framework's icons alone, and data that go as files."""
+"""Files that leave compressed, the icon font with the framework's icons alone, data as files, and the page that trains."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ from starlette.routing import Route
 from starlette.testclient import TestClient
 
 import app
-from dpcl_core import paths
+from dpcl_core import paths, presets
 from dpcl_core.elements import element
-from pages.parts import figure_card, served
-from tests.pages.conftest import Patch
+from pages import questions
+from pages.parts import figure_card, layout, served
+from tests.pages.conftest import Open, Patch
 
 SCRIPT = min(served.STATIC.glob("js/index.*.js"), key=lambda path: path.stat().st_size)
 NAME = f"js/{SCRIPT.name}"
@@ -33,11 +34,11 @@ def places(tmp_path: Path, monkeypatch: Patch) -> Iterator[tuple[Path, Path]]:
     """An environment and a cache of the test's own, both without files."""
     both = tmp_path / "environment", tmp_path / "cache"
     monkeypatch.setattr(paths, "shared_dirs", lambda _: both)
-    for kept in (served.address, served.style, figure_card.written_once):
-        kept.cache_clear()
-    yield both
-    for kept in (served.address, served.style, figure_card.written_once):
-        kept.cache_clear()
+    for is_over in (False, True):
+        for kept in (served.address, served.style, figure_card.written_once):
+            kept.cache_clear()
+        if not is_over:
+            yield both
 
 
 @pytest.fixture
@@ -94,12 +95,17 @@ def test_each_form_has_a_tag_of_its_own_and_is_not_sent_again(client: TestClient
         assert ask(client, encodings, **{"if-none-match": '"another"'}).status_code == 200
 
 
-def test_parts_are_those_of_the_plain_file(client: TestClient) -> None:
+def test_parts_are_those_of_the_plain_file_and_what_is_not_compressed_yet_leaves_as_it_is(
+    client: TestClient, places: tuple[Path, Path]
+) -> None:
     answer = ask(client, "br, gzip", range="bytes=10-19")
-    assert answer.status_code == 206
+    assert (answer.status_code, answer.sent) == (206, WHOLE[10:20])
     assert "content-encoding" not in answer.headers
-    assert answer.sent == WHOLE[10:20]
     assert answer.headers["content-range"] == f"bytes 10-19/{len(WHOLE)}"
+    (places[1] / "br" / NAME).unlink()
+    assert ask(client, "br, gzip").headers["content-encoding"] == "gzip"
+    (places[1] / "gzip" / NAME).unlink()
+    assert ask(client, "br, gzip").sent == WHOLE
 
 
 @pytest.mark.parametrize("name", ["js/nothing.js", "", "js", "../index.html", "%2e%2e/index.html", "..%2f..%2fversion.py"])
@@ -107,13 +113,6 @@ def test_all_else_is_the_frameworks_to_answer(client: TestClient, name: str) -> 
     assert ask(client, "br", name).sent == b"passed on"
     assert client.get("/elsewhere").text == "passed on"
     assert client.post(f"/static/{NAME}").status_code == 405  # of the route
-
-
-def test_what_is_not_compressed_yet_leaves_as_it_is(client: TestClient, places: tuple[Path, Path]) -> None:
-    (places[1] / "br" / NAME).unlink()
-    assert ask(client, "br, gzip").headers["content-encoding"] == "gzip"
-    (places[1] / "gzip" / NAME).unlink()
-    assert ask(client, "br, gzip").sent == WHOLE
 
 
 def test_a_server_below_a_path_answers_there(client: TestClient, monkeypatch: Patch) -> None:
@@ -126,6 +125,9 @@ def test_a_server_below_a_path_answers_there(client: TestClient, monkeypatch: Pa
 def test_each_file_is_compressed_once_and_where_nothing_has_done_so(
     tmp_path: Path, places: tuple[Path, Path], monkeypatch: Patch
 ) -> None:
+    def made() -> dict[str, int]:
+        return {path.relative_to(environment).as_posix(): path.stat().st_mtime_ns for path in environment.rglob("*.*")}
+
     static = tmp_path / "static"
     (static / "js").mkdir(parents=True)
     for name, content in {"js/a.js": b"a" * 5000, "js/b.css": b"b" * 4000, "c.woff2": b"c"}.items():
@@ -135,11 +137,11 @@ def test_each_file_is_compressed_once_and_where_nothing_has_done_so(
     (environment / "gzip" / "js").mkdir(parents=True)
     (environment / "gzip" / "js" / "a.js").write_bytes(b"made by the installation")
     served.fill()
-    made = {path.relative_to(environment).as_posix(): path.stat().st_mtime_ns for path in environment.rglob("*.*")}
-    assert made.keys() == {"gzip/js/a.js", "gzip/js/b.css", "br/js/a.js", "br/js/b.css"}
+    first = made()
+    assert first.keys() == {"gzip/js/a.js", "gzip/js/b.css", "br/js/a.js", "br/js/b.css"}
     assert (environment / "gzip/js/a.js").read_bytes() == b"made by the installation"
     served.fill()
-    assert made == {path.relative_to(environment).as_posix(): path.stat().st_mtime_ns for path in environment.rglob("*.*")}
+    assert made() == first
     assert not cache.exists()
 
 
@@ -176,35 +178,24 @@ def test_all_icons_that_scripts_name_are_found() -> None:
 
 
 def test_a_font_of_another_make_is_refused(monkeypatch: Patch) -> None:
-    for other in (b"", b"wOFF" + bytes(200), next(served.STATIC.glob("media/SourceSansVF-Upright*")).read_bytes()):
+    others = (b"", b"wOFF" + bytes(200), next(served.STATIC.glob("media/SourceSansVF-Upright*")).read_bytes())
+    for other in others:
         with pytest.raises((ValueError, LookupError, struct.error, OSError)):
             served.subset(other, {"check"})
-    monkeypatch.setattr(served, "subset", _refused)
+    usual = served.subset
+    monkeypatch.setattr(served, "subset", lambda font, icons: usual(others[1], icons))
     assert served.style() is None
-
-
-def _refused(*_: object) -> bytes:
-    raise ValueError("another make")
 
 
 # Data that go as files.
 
 
 def test_a_named_entry_goes_as_one_file_whoever_sends_it(places: tuple[Path, Path]) -> None:
-    words = json.loads(figure_card.json_bytes({"layer": "score"}, model=figure_card.written_once(element.model)))
-    again = json.loads(figure_card.written_once(_with_model, "words", public="model"))
-    assert words["files"] == again["files"]
+    model = figure_card.written_once(element.model)
+    words, again = (json.loads(figure_card.json_bytes({"layer": layer}, model=model)) for layer in ("score", "mask"))
+    assert words == {"layer": "score", "files": again["files"]}
     stored = places[1] / "identity" / words["files"]["model"].removeprefix("./static/")
     assert json.loads(stored.read_bytes()) == json.loads(json.dumps(element.model()))
-    assert again == {"of": "words", "files": words["files"]}
-
-
-def _with_model(of: str) -> dict[str, object]:
-    return {"of": of, **({"model": element.model()} if of == "words" else {})}
-
-
-def test_a_document_without_the_entry_goes_whole() -> None:
-    assert json.loads(figure_card.written_once(_with_model, "digits", public="model")) == {"of": "digits"}
 
 
 @pytest.mark.parametrize("path", ["/", "/train"])
@@ -212,8 +203,31 @@ def test_a_document_leaves_compressed_and_is_asked_for_anew(path: str) -> None:
     client = TestClient(Starlette(routes=app.documents))
     plain, packed = (client.get(path, headers={"accept-encoding": taken}) for taken in ("identity", "br, gzip"))
     assert plain.text == packed.text
-    assert "content-encoding" not in plain.headers
-    assert packed.headers["content-encoding"] == "gzip"
+    assert [answer.headers.get("content-encoding") for answer in (plain, packed)] == [None, "gzip"]
     assert int(packed.headers["content-length"]) < int(plain.headers["content-length"]) / 2
-    assert {answer.headers["cache-control"] for answer in (plain, packed)} == {"no-cache"}
-    assert {answer.headers["vary"] for answer in (plain, packed)} == {"Accept-Encoding"}
+    for answer in (plain, packed):
+        assert (answer.headers["cache-control"], answer.headers["vary"]) == ("no-cache", "Accept-Encoding")
+
+
+# The door to the page that trains: which questions have one, and what the server hands out behind it.
+
+
+def test_a_question_has_a_door_where_a_page_can_repeat_one_of_its_runs() -> None:
+    assert (questions.repeated([presets.load("digits-cosine")]) or "").startswith("#run=")
+    assert questions.repeated([presets.load("pecl-synthetic")]) is None
+    both = [presets.load("pecl-synthetic"), presets.load("digits-cosine")]
+    assert questions.repeated(both) == questions.repeated(both[1:])
+
+
+def test_the_server_hands_out_the_page_where_it_was_built(places: tuple[Path, Path]) -> None:
+    assert served.routes() == []
+    places[1].mkdir(parents=True)
+    (places[1] / "train-here.html").write_text("the page", encoding="utf-8")
+    client = TestClient(Starlette(routes=served.routes()))
+    assert client.get("/here/train-here.html").text == "the page"
+    assert client.get("/here/../cache").status_code == 404
+
+
+def test_start_has_a_door_or_the_commands_that_make_one(open_page: Open) -> None:
+    page = open_page("start")
+    assert layout.IN_BROWSER in [one.proto.popover.label for one in page.get("popover")]

@@ -5,8 +5,10 @@ from __future__ import annotations
 import importlib
 import os
 import re
+import stat
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 
@@ -15,15 +17,17 @@ from streamlit.runtime.secrets import secrets_singleton
 from streamlit.testing.v1 import AppTest
 
 from dpcl_core import export, paths, unforeseen
+from dpcl_core.cli import main
 from dpcl_core.data import own
 from dpcl_core.errors import BadInput
-from dpcl_core.runs import queue
+from dpcl_core.runs import administration, queue
 from dpcl_core.runs.audits import Audits
+from dpcl_core.runs.queue import Limits, Visitor
 from dpcl_core.runs.rooms import Rooms
 from dpcl_core.runs.store import Store
 from pages.parts import state, visitor
 from pages.parts.rooms import share
-from tests.pages.conftest import Open, Patch, labels, words
+from tests.pages.conftest import Open, Patch, labels, press, words
 from tests.pages.test_runs import ALL, SPEC, _tick
 from tests.support import replay
 
@@ -51,31 +55,20 @@ def with_logins(monkeypatch: Patch) -> None:
     monkeypatch.setattr(secrets_singleton, "_secrets", {"auth": AUTH})
 
 
-def test_the_owner_is_the_account_and_else_the_browser(user: Be) -> None:
-    user({})
-    assert visitor.digest() == sha256(BROWSER.encode()).hexdigest()
-    user(ADA)
-    hers = visitor.digest()
-    assert hers != sha256(BROWSER.encode()).hexdigest()
-    user({**ADA, "email": "ada@elsewhere.org", "name": "Ada"})
-    assert visitor.digest() == hers, "an account is its issuer and its subject"
-    user({**ADA, "is_logged_in": False})
-    assert visitor.digest() == sha256(BROWSER.encode()).hexdigest()
-
-
 @pytest.mark.parametrize(
     "other", [{"sub": "2"}, {"iss": "https://elsewhere.example"}, {"iss": "https://login.exampl", "sub": "e1"}]
 )
-def test_another_issuer_or_subject_is_another_account(other: dict[str, str], user: Be) -> None:
-    user(ADA)
-    hers = visitor.digest()
-    user({**ADA, **other})
-    assert visitor.digest() not in (hers, sha256(BROWSER.encode()).hexdigest())
+def test_the_owner_is_the_account_and_else_the_browser(other: dict[str, str], user: Be) -> None:
+    def digest(claims: Mapping[str, object]) -> str:
+        user(claims)
+        return visitor.digest()
 
-
-def test_no_cookie_can_name_an_account(user: Be) -> None:
-    user(ADA)
-    assert visitor.checked(visitor.account()) is None
+    browser, hers = digest({}), digest(ADA)
+    assert browser == sha256(BROWSER.encode()).hexdigest() != hers
+    assert visitor.checked(visitor.account()) is None, "no cookie can name an account"
+    assert digest({**ADA, "email": "ada@elsewhere.org", "name": "Ada"}) == hers, "an account is its issuer and its subject"
+    assert digest({**ADA, **other}) not in (hers, browser)
+    assert digest({**ADA, "is_logged_in": False}) == browser
 
 
 def test_nothing_of_the_account_is_kept_but_a_digest(
@@ -91,36 +84,34 @@ def test_nothing_of_the_account_is_kept_but_a_digest(
     assert not [said for said in ("ada@example.org", "login.example", "Ada") if said.encode() in kept]
 
 
-@pytest.mark.parametrize("name", ["train", "runs", "data", "questions", "room", "administration", "about"])
+@pytest.mark.parametrize("name", ["start", "train", "runs", "data", "questions", "room", "administration", "about"])
 def test_every_page_but_start_asks_for_a_login_and_shows_nothing_else(
     name: str, open_page: Open, store: Store, user: Be, with_logins: None
 ) -> None:
-    spec = replay.a_spec()
-    replay.fill(store, spec, replay.recorded(spec), name="of somebody")
+    replay.fill(store, SPEC, ALL, name="of somebody")
     user({"is_logged_in": False})
     page = open_page(name)
-    assert [title.value for title in page.title] == ["Log in"]
-    assert [button.key for button in page.button] == ["login-only"]
-    assert "of somebody" not in words(page)
+    assert ([title.value for title in page.title] == ["Log in"]) is (name != "start")
+    if name != "start":
+        assert [button.key for button in page.button] == ["login-only"]
+        assert "of somebody" not in words(page)
+        said = words(page.button(key="login-only").click().run())
+        assert "missing the following keys" in said, "wrong secrets are one sentence"
+        assert AUTH["cookie_secret"] not in said
     user(ADA)
     assert [title.value for title in page.run().title] != ["Log in"]
 
 
-def test_start_is_open_to_everybody(open_page: Open, user: Be, with_logins: None) -> None:
-    user({"is_logged_in": False})
-    page = open_page("start")
-    assert [title.value for title in page.title] != ["Log in"]
-
-
 def test_without_a_provider_or_visitors_nobody_is_asked(open_page: Open, user: Be, monkeypatch: Patch) -> None:
-    monkeypatch.setenv(queue.VARIABLE, queue.USUAL)
-    user({})
-    assert [title.value for title in open_page("runs").title] == ["Runs"]
-    monkeypatch.delenv(queue.VARIABLE)
-    user({"is_logged_in": False})
-    page = open_page("runs")
-    assert [title.value for title in page.title] == ["Runs"]
-    assert not [button for button in page.button if button.key in ("logout", "login-only")]
+    for limits, claims in ((queue.USUAL, {}), (None, {"is_logged_in": False})):
+        if limits is None:
+            monkeypatch.delenv(queue.VARIABLE)
+        else:
+            monkeypatch.setenv(queue.VARIABLE, limits)
+        user(claims)
+        page = open_page("runs")
+        assert [title.value for title in page.title] == ["Runs"]
+    assert not {"logout", "login-only"} & {button.key for button in page.button}
 
 
 def test_each_provider_has_a_button(open_page: Open, user: Be, with_logins: None, monkeypatch: Patch) -> None:
@@ -128,16 +119,7 @@ def test_each_provider_has_a_button(open_page: Open, user: Be, with_logins: None
     named = {**shared, "google": {"client_id": "1"}, "university": {"client_id": "2", "client_kwargs": {"scope": "openid"}}}
     monkeypatch.setattr(secrets_singleton, "_secrets", {"auth": named})
     user({"is_logged_in": False})
-    page = open_page("runs")
-    assert [button.label for button in page.button] == ["Log in with Google", "Log in with University"]
-
-
-def test_wrong_secrets_are_one_sentence(open_page: Open, user: Be, with_logins: None) -> None:
-    user({"is_logged_in": False})
-    page = open_page("runs")
-    page.button(key="login-only").click().run()
-    assert "missing the following keys" in words(page)
-    assert AUTH["cookie_secret"] not in words(page)
+    assert labels(open_page("runs")) == ["Log in with Google", "Log in with University"]
 
 
 def test_secrets_of_logins_are_masked(tmp_path: Path, monkeypatch: Patch) -> None:
@@ -167,27 +149,19 @@ def owned(tmp_path: Path, monkeypatch: Patch) -> None:
             (folder / own.OWNER).write_text(owner, encoding="ascii")
 
 
-def _serve(monkeypatch: Patch, address: str | None) -> None:
+@pytest.mark.parametrize("address", ["0.0.0.0", "192.0.2.7", None, "localhost", "127.0.0.1", "::1"])
+def test_on_a_shared_server_alone_data_of_others_are_out_of_reach(
+    monkeypatch: Patch, owned: None, address: str | None
+) -> None:
     monkeypatch.setattr(visitor.st, "get_option", lambda name: address if name == "server.address" else None)
-
-
-@pytest.mark.parametrize("address", ["0.0.0.0", "192.0.2.7", None])
-def test_on_a_shared_server_data_of_others_are_out_of_reach(monkeypatch: Patch, owned: None, address: str | None) -> None:
-    _serve(monkeypatch, address)
-    names = ["own:mine", "own:hers", "own:everybodys"]
-    assert visitor.mine(names) == ["own:mine", "own:everybodys"]
-    for name in ("own:mine", "own:everybodys", "digits"):
+    names = ["own:mine", "own:hers", "own:everybodys", "own:nobodys", "digits"]
+    theirs = [] if address in visitor.HERE else ["own:hers", "own:nobodys"]
+    assert visitor.mine(names) == [name for name in names if name not in theirs]
+    for name in visitor.mine(names):
         visitor.check_owner(name)
-    for name in ("own:hers", "own:nobodys"):
+    for name in theirs:
         with pytest.raises(BadInput, match=f"{name}: is none of your data on this server"):
             visitor.check_owner(name)
-
-
-@pytest.mark.parametrize("address", ["localhost", "127.0.0.1", "::1"])
-def test_on_ones_own_computer_nothing_is_noticed(monkeypatch: Patch, owned: None, address: str) -> None:
-    _serve(monkeypatch, address)
-    assert visitor.mine(["own:mine", "own:hers"]) == ["own:mine", "own:hers"]
-    visitor.check_owner("own:hers")
 
 
 # Pages of a shared server: limits with their reason before Start, and buttons only for one's own runs.
@@ -201,49 +175,43 @@ def mine(store: Store, monkeypatch: Patch) -> Store:
     return store.as_visitor(queue.Visitor("anna", queue.Limits(cells=12, places=2)))
 
 
-def test_start_says_what_is_above_a_limit_and_stays_shut(open_page: Open, mine: Store) -> None:
-    link = {"v": "1", "s.tasks": "2", "e": "0.5,inf"}
-    page = open_page("train", sd="0,1", **link)
-    assert not page.button(key="start").disabled
-    page = open_page("train", sd="0,1,2,3,4,5,6", **link)
-    assert page.button(key="start").disabled
-    shown = [error.value.replace("\\", "") for error in page.error]
-    assert shown == ["budgets times seeds = 14: must be at most 12 on this server: take fewer budgets or seeds"]
+def test_start_says_what_is_above_a_limit_and_stays_shut(open_page: Open, mine: Store, idle: None) -> None:
+    def opened(seeds: str, said: str) -> AppTest:
+        page = open_page("train", v="1", e="0.5,inf", l="prior", sd=seeds, **{"s.tasks": "2"})
+        assert [said in error.value.replace("\\", "") for error in page.error] == [True] * bool(said)
+        assert page.button(key="start").disabled is bool(said)
+        return page
+
+    opened("0,1,2,3,4,5,6", "budgets times seeds = 14: must be at most 12 on this server: take fewer budgets or seeds")
     for _ in range(2):
-        mine.create(SPEC)
-    page = open_page("train", sd="0,1", **link)
-    assert page.button(key="start").disabled
-    assert "wait for one to end, or stop one" in page.error[0].value
-
-
-def test_a_run_started_here_is_ones_own(open_page: Open, mine: Store, idle: None) -> None:
-    open_page("train", v="1", e="0.5,inf", sd="0", l="prior", **{"s.tasks": "2"}).button(key="start").click().run()
-    assert [run.owner for run in mine.list_runs()] == ["anna"]
+        opened("0,1", "").button(key="start").click().run()
+    opened("0,1,2", "wait for one to end, or stop one")
+    assert [run.owner for run in mine.list_runs()] == ["anna"] * 2, "a run started here is one's own"
 
 
 def test_another_visitors_run_can_be_opened_and_repeated_but_not_changed(open_page: Open, store: Store, mine: Store) -> None:
+    def offered(*rows: int) -> set[str]:
+        return {*labels(_tick(open_page("runs"), *rows))}
+
     others = replay.fill(store, SPEC, ALL, name="others", status="running")
     own = replay.fill(mine, SPEC, ALL, name="own")
-    page = _tick(open_page("runs"), 1)
-    assert not {"Stop", "Delete", "Save name"} & {*labels(page)}
-    assert {"Delete", "Save name"} <= {*labels(_tick(open_page("runs"), 0))}
+    assert not {"Stop", "Delete", "Save name"} & offered(1)
+    assert {"Delete", "Save name"} <= offered(0)
     assert "Stop" not in labels(open_page("train", run=others))
-    assert "Delete these 2" not in labels(_tick(open_page("runs"), 0, 1))
+    assert "Delete these 2" not in offered(0, 1)
     assert store.status(own) == "finished"
 
 
 def test_the_trash_is_restored_and_emptied(open_page: Open, store: Store) -> None:
     """On one's own computer, too."""
     assert "Trash" not in words(open_page("runs"))
-    run_id, kept = replay.fill(store, SPEC, ALL, name="first"), replay.fill(store, SPEC, ALL, name="kept")
-    store.delete(run_id)
-    page = open_page("runs")
-    assert re.search("“first”. Emptying deletes their results for good", words(page))
-    page = page.button(key="trash-restore").click().run()
-    assert not store.trash()
-    store.delete(run_id)
-    assert "The trash is empty." in words(open_page("runs").button(key="trash-empty").click().run())
-    assert not store.trash()
+    run_id, kept = (replay.fill(store, SPEC, ALL, name=name) for name in ("first", "kept"))
+    for key, said in (("trash-restore", ""), ("trash-empty", "The trash is empty.")):
+        store.delete(run_id)
+        page = open_page("runs")
+        assert "“first”. Emptying deletes their results for good" in words(page)
+        assert said in words(page.button(key=key).click().run())
+        assert not store.trash()
     assert [run.id for run in store.list_runs()] == [kept]
     assert store.events(run_id) == ()
 
@@ -256,19 +224,15 @@ PRIVATE = replace(SPEC, data=replace(SPEC.data, dataset="own:salaries"))
 
 
 @pytest.fixture
-def as_visitor(home, monkeypatch):
+def as_visitor(home: Path, monkeypatch: Patch) -> Callable[[str], None]:
     """Makes somebody the visitor of the pages of a server that others reach."""
     monkeypatch.delenv("DPCL_DATA", raising=False)
     monkeypatch.setattr(visitor, "is_shared", lambda: True)
-
-    def be(token: str) -> None:
-        monkeypatch.setattr(visitor, "token", lambda: token)
-
-    return be
+    return lambda token: monkeypatch.setattr(visitor, "token", lambda: token)
 
 
 @pytest.fixture
-def run_id(as_visitor, store: Store) -> str:
+def run_id(as_visitor: Callable[[str], None], store: Store) -> str:
     """A finished run on data of hers, and a public run; he is the visitor."""
     as_visitor(HERS)
     folder = paths.home() / "data" / "salaries"
@@ -277,7 +241,7 @@ def run_id(as_visitor, store: Store) -> str:
     (folder / "salaries.csv").write_text(f"x,label\n{rows}", encoding="utf-8")
     os.utime(folder / "salaries.csv", (0, 0))  # long before the run, which `replay.fill` lets begin in the past
     (folder / own.OWNER).write_text(visitor.digest(), encoding="ascii")
-    replay.fill(store, SPEC, replay.recorded(SPEC), name="of everybody")
+    replay.fill(store, SPEC, ALL, name="of everybody")
     found = replay.fill(store, PRIVATE, replay.recorded(PRIVATE), name="of my salaries")
     as_visitor(HIS)
     return found
@@ -294,8 +258,10 @@ def trace(page: AppTest) -> list[str]:
 
 @pytest.mark.parametrize("name", ["runs", "compare", "train", "privacy", "playground", "data", "questions"])
 def test_no_page_lists_a_run_on_anothers_data(name: str, run_id: str, open_page: Open, as_visitor) -> None:
-    page = open_page(name)
-    assert trace(page) == []
+    assert trace(open_page(name)) == []
+    if name in ("runs", "compare", "train"):
+        as_visitor(HERS)
+        assert "salaries" in trace(open_page(name)), "she sees it"
 
 
 @pytest.mark.parametrize(("name", "key"), [("runs", "run"), ("compare", "r"), ("train", "run"), ("privacy", "run"),
@@ -310,32 +276,21 @@ def test_a_link_to_it_leads_to_the_same_words_as_one_to_no_run(
 
 @pytest.mark.parametrize("dataset", ["own:salaries", "own:nothing"])
 def test_a_form_for_anothers_data_is_refused_as_one_for_none(dataset: str, run_id: str, open_page: Open) -> None:
+    schema = paths.home() / "data" / "salaries" / "schema.toml"
+    schema.write_text('title = "Clinic payroll"\n', encoding="utf-8")
     page = open_page("train", v="1", d=dataset)
     assert f"{dataset}: is none of your data on this server" in words(page)
     assert set(trace(page)) <= ({"salaries"} if "salaries" in dataset else set()), "the name is his own guess"
-
-
-def test_a_form_for_anothers_data_does_not_show_their_title(run_id: str, open_page: Open) -> None:
-    schema = paths.home() / "data" / "salaries" / "schema.toml"
-    schema.write_text('title = "Clinic payroll"\n', encoding="utf-8")
-    page = open_page("train", v="1", d="own:salaries")
     shown = [str(option) for box in page.selectbox for option in box.options]
-    assert "own:salaries (not on this computer)" in shown
-    assert not [text for text in (*shown, words(page)) if "payroll" in text]
-
-
-def test_she_sees_it_everywhere(run_id: str, open_page: Open, as_visitor) -> None:
-    as_visitor(HERS)
-    for name in ("runs", "compare", "train"):
-        assert "salaries" in trace(open_page(name)), name
+    assert f"{dataset} (not on this computer)" in shown
+    assert not [text for text in (*shown, words(page)) if "payroll" in text], "nor is their title shown"
 
 
 def test_store_exports_and_audits_know_it_no_more_than_lists(run_id: str, as_visitor, store: Store) -> None:
     audit = Audits(store).create(run_id)
     seen = state.store()
-    with pytest.raises(BadInput, match="no such run in this store"):
-        export.bundle(seen, run_id)
-    for find, named in ((seen.get, run_id), (seen.retry, run_id), (Audits(seen).get, audit)):
+    for find, named in ((partial(export.bundle, seen), run_id), (seen.get, run_id), (seen.retry, run_id),
+                        (Audits(seen).get, audit)):  # fmt: skip
         with pytest.raises(BadInput, match="no such run in this store"):
             find(named)
     assert (seen.unfinished(), seen.queues()) == ([], {"cpu": (0, 1)}), "that something waits is said to everybody"
@@ -343,10 +298,21 @@ def test_store_exports_and_audits_know_it_no_more_than_lists(run_id: str, as_vis
     assert [run.id for run in state.store().unfinished()] == [audit]
 
 
-def test_many_runs_of_others_push_none_out_of_the_list(run_id: str, as_visitor, store: Store) -> None:
+def test_runs_of_others_push_none_out_of_the_list_and_those_on_data_that_are_gone_are_nobodys(
+    run_id: str, as_visitor, store: Store, monkeypatch: Patch
+) -> None:
+    def listed(*most: int) -> set[str]:
+        return {run.name for run in state.store().list_runs(*most)}
+
+    with monkeypatch.context() as alone:
+        alone.setattr(visitor, "is_shared", lambda: False)
+        assert listed() == {"of everybody", "of my salaries"}, "on one's own computer"
     for _ in range(3):
         store.create(PRIVATE)
-    assert [run.name for run in state.store().list_runs(1)] == ["of everybody"]
+    assert listed(1) == {"of everybody"}
+    (paths.home() / "data" / "salaries").rename(paths.home() / "moved")
+    as_visitor(HERS)
+    assert listed() == {"of everybody"}
 
 
 @pytest.mark.parametrize("is_owner_known", [True, False])
@@ -358,19 +324,114 @@ def test_in_a_room_a_run_on_ones_own_data_stays_ones_own(
         monkeypatch.setattr(visitor, "is_shared", lambda: False)  # else the run is nobody's to put anywhere
         (paths.home() / "data" / "salaries" / own.OWNER).write_bytes(b"\xff")
     rooms = Rooms(store)
-    code = rooms.open("Monday", "teacher")
-    rooms.join(code, HERS)
-    public = store.create(SPEC)
-    share([run_id, public])
+    rooms.join(code := rooms.open("Monday", "teacher"), HERS)
+    share([run_id, public := store.create(SPEC)])
     assert list(rooms.state(code).runs) == [public]
 
 
-def test_on_ones_own_computer_every_run_is_listed(run_id: str, monkeypatch, as_visitor) -> None:
-    monkeypatch.setattr(visitor, "is_shared", lambda: False)
-    assert {run.name for run in state.store().list_runs()} == {"of everybody", "of my salaries"}
+# Page of the administrator: shut without the key, and with it every visitor's runs can be stopped and deleted.
 
 
-def test_runs_on_data_that_are_gone_are_nobodys(run_id: str, as_visitor) -> None:
-    (paths.home() / "data" / "salaries").rename(paths.home() / "moved")
-    as_visitor(HERS)
-    assert [run.name for run in state.store().list_runs()] == ["of everybody"]
+@pytest.fixture
+def visited(store: Store, monkeypatch: Patch) -> Store:
+    """A shared server with runs of two visitors and of a terminal, seen by a third visitor."""
+    monkeypatch.setenv(queue.VARIABLE, "usual")
+    monkeypatch.setattr(visitor, "digest", lambda: "carol")
+    for owner in ("anna", "berta"):
+        theirs = store.as_visitor(Visitor(owner, Limits()))
+        replay.fill(theirs, SPEC, ALL, name="secret title")
+        theirs.create(SPEC)
+    store.create(SPEC)
+    return store
+
+
+def opened(page: AppTest) -> AppTest:
+    page.text_input[0].set_value(administration.key())
+    return press(page, "Open")
+
+
+def test_nothing_is_shown_without_the_key(
+    open_page: Open, visited: Store, capsys: pytest.CaptureFixture[str], monkeypatch: Patch
+) -> None:
+    """Sizes of what is kept depend on the texts of everybody's runs, and every run of the server reads these files."""
+    page = open_page("administration")
+    page.text_input[0].set_value("guessed")
+    press(page, "Open")
+    assert page.error[0].value.startswith("key: is not this server's")
+    assert "under way" not in words(page)
+    assert "Kept on this computer" not in words(page)
+    assert stat.S_IMODE((paths.home() / "administrator.key").stat().st_mode) == 0o600
+    assert "Kept on this computer" in words(opened(page))
+    about = open_page("about").segmented_control(key="about-views").set_value("Limits, version, citation").run()
+    assert "This computer" in words(about)
+    assert "Kept on this computer" not in words(about)
+    assert not [label for label in labels(about) if label.startswith("Delete")]
+    assert main(["administrator"]) == 0
+    assert administration.is_key(capsys.readouterr().out.upper())
+    assert not administration.is_key("")
+    monkeypatch.delenv(queue.VARIABLE)  # a server for one has no administrator
+    page = open_page("administration")
+    assert "not shared" in page.info[0].value
+    assert not page.text_input
+
+
+def test_with_the_key_everybodys_runs_are_counted_stopped_and_deleted(open_page: Open, visited: Store) -> None:
+    page = opened(open_page("administration"))
+    said = words(page)
+    assert "1 waiting, 0 under way, 1 over, 0 in the trash" in said
+    assert said.count("**queued** on") == 3
+    assert "secret title" not in said
+    page.button(key="stop-anna").click().run()
+    page.button(key="delete-berta").click().run()
+    used = {one.owner: one for one in administration.usage(visited)}
+    assert (used["anna"].waiting, used["anna"].over) == (0, 2)
+    assert (used["berta"].waiting, used["berta"].over, used["berta"].trash) == (1, 0, 0)
+    assert used["anna"].megabytes > used["berta"].megabytes == 0
+
+
+def brought(name: str, owner: str) -> Path:
+    """Data that somebody (empty: the computer) has brought."""
+    folder = paths.home() / "data" / name
+    folder.mkdir(parents=True)
+    (folder / own.OWNER).write_text(owner, encoding="ascii")
+    return folder
+
+
+def test_who_has_only_data_or_an_upload_is_listed_and_they_can_be_deleted(
+    open_page: Open, visited: Store, monkeypatch: Patch
+) -> None:
+    monkeypatch.delenv("DPCL_DATA", raising=False)
+    dora, emil = "d" * 64, "e" * 64
+    for name, owner in (("hers", dora), ("hers-2", dora), ("the-computers", "")):
+        (brought(name, owner) / "train.csv").write_bytes(bytes(300_000))
+    for owner, n_bytes in ((dora, 100_000), (emil, 200_000)):
+        paths.uploads(owner).mkdir(parents=True)
+        (paths.uploads(owner) / "next.csv").write_bytes(bytes(n_bytes))
+    run_id = visited.create(replace(SPEC, data=replace(SPEC.data, dataset="own:hers")))
+    page = opened(open_page("administration"))
+    for said in ("2 datasets and an upload; 0.7 of 500 MB", "0 datasets and an upload; 0.2 of 500 MB"):
+        assert f"{said}; last start never" in words(page)
+    for owner in (dora, emil[:16]):
+        page.button(key=f"delete-data-{owner}").click().run()
+    assert not page.error
+    assert {one.owner for one in administration.usage(visited)} == {"anna", "berta"}
+    assert [path.name for path in (paths.home() / "data").iterdir()] == ["the-computers"]
+    assert visited.present([run_id]) == {}
+
+
+def test_features_go_also_where_only_some_of_the_data_can_be_deleted(
+    open_page: Open, visited: Store, monkeypatch: Patch
+) -> None:
+    monkeypatch.delenv("DPCL_DATA", raising=False)
+    dora = "d" * 64
+    for name in ("first", "second"):
+        (brought(name, dora) / own.ORIGIN).touch()
+    replay.fill(visited, replace(SPEC, data=replace(SPEC.data, dataset="own:second")), [], status="running")
+    features = paths.features_dir() / "of-the-first.npz"
+    features.parent.mkdir()
+    features.touch()
+    page = opened(open_page("administration"))
+    page.button(key=f"delete-data-{dora}").click().run()
+    assert "is under way on these data: stop it first" in words(page)
+    assert [path.name for path in (paths.home() / "data").iterdir()] == ["second"]
+    assert not features.exists()
