@@ -54,11 +54,9 @@ def page() -> None:
     result, run_notices = _linked_result(view)
     place = heading("Privacy", "What is protected, and what does ε promise?", notices=[*view.read.notices, *run_notices])
     values, guarantee = _statement(view, result)
-    nominal = guarantee if statement.is_nominal(guarantee) else None
+    own_claim = _claim(guarantee) if statement.is_nominal(guarantee) else None
     for claim in CLAIMS:
-        values |= claim_calculator.draw_claim_expander(
-            claim, view, nominal if nominal is not None and claim is _claim(nominal) else None
-        )
+        values |= claim_calculator.draw_claim_expander(claim, view, guarantee if claim is own_claim else None)
     left, right = st.columns(2)
     with right:
         values |= _composition(view)
@@ -73,7 +71,7 @@ def page() -> None:
     actions(place, is_shared=True, help_text=WORDS["privacy"]["help"], view=view)
 
 
-def _claim(given: Guarantee) -> claim_calculator.Claim:
+def _claim(given: Guarantee) -> claim_calculator.ClaimSection:
     """The published claim that a run's ε repeats."""
     return next((claim for claim in CLAIMS if claim.is_of(given)), CLAIMS[0])
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core import paths, published
-from dpcl_core.errors import BadInput, DataMissing
+from dpcl_core.errors import DataMissing
 from dpcl_core.events import AnchorScores, FullLists, PublicPart, QuantizedRows
 from dpcl_core.explorers.projection_maps import ProjectionMaps, round_to
 from dpcl_core.methods.federated import matchers
@@ -41,21 +41,11 @@ TABLE_8 = _table_8()  # by number of anchors: the printed p-hat, and the margin
 
 
 def anchors_needed(n_elements: int, eta: float, p: float) -> int:
-    """Theorem 2: the least number of anchors for `n_elements` list entries over all rounds and clients.
+    """Theorem 2: the least number of anchors for `n_elements` list entries, at least 1, over all rounds and clients.
 
-    Raises BadInput unless eta and p are in (0, 1] and there is at least one entry.
+    Eta and p are in (0, 1].
     """
-    for name, value in (("eta", eta), ("p", p)):
-        if not 0 < value <= 1:
-            raise BadInput(name, value, "must lie in (0, 1]")
-    if n_elements < 1:
-        raise BadInput("entries", n_elements, "must be at least 1")
     return math.ceil(math.log(n_elements**2 / eta) / p)
-
-
-def n_entries(n_rounds: int, clients_per_round: float, list_size: int) -> int:
-    """N of Theorem 2: the number of entries in all lists sent during a run."""
-    return math.ceil(n_rounds * clients_per_round * list_size)
 
 
 def separation(signatures: NDArray[np.floating], modes: NDArray[np.int64], gamma: float) -> tuple[float, float, float]:
@@ -87,11 +77,6 @@ def misaligned(n_modes: int) -> tuple[float, float]:
     The second is 1 - 1/K and is what affects accuracy. Neither applies where the coordinates are shared.
     """
     return 1 - 1 / math.factorial(n_modes), 1 - 1 / n_modes
-
-
-def forgetting_terms(n_values: int, n_replayed: int, fewest_clients: int) -> tuple[float, float]:
-    """Two terms of Theorem 5 up to its unstated constants: sqrt(d / n_r) and C_min^(-1/2), for a loss in [0, 1]."""
-    return math.sqrt(n_values / n_replayed), fewest_clients**-0.5
 
 
 # Agreement of groups of list entries with their true modes, which only a simulation has.
@@ -201,6 +186,11 @@ def noised(lists: Lists, level: float, generator: np.random.Generator) -> Lists:
     means = lists.means + level * generator.standard_normal(shape)
     seconds = lists.second_moments + level * generator.standard_normal(shape)
     return replace(lists, means=means, covariances=np.maximum(seconds - means**2, _FLOOR))
+
+
+def moved(lists: Lists, level: float, seed: int = 0) -> Lists:
+    """The lists with noise of one draw for all levels, so that entries move along straight lines as noise grows."""
+    return noised(lists, level, np.random.default_rng(seed)) if level else lists
 
 
 def agreement(

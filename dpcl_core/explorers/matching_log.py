@@ -353,7 +353,7 @@ class Rematch:
         Prototypes and the ellipses around them stay as released by the run. Agreement, sweep and anchors' scores are left
         empty: they take longer, and have methods of their own.
         """
-        lists, compared, now = _noised(self.lists, noise), self._compared(m), self.now
+        lists, compared, now = matching.moved(self.lists, noise), self._compared(m), self.now
         features, targets = matchers.list_features(lists, compared.features), np.zeros((len(self.prototypes), 1))
         matched = projection_maps.matched_by(
             compared, lists, features, self.prototypes, targets,
@@ -383,7 +383,7 @@ class Rematch:
         } if not noise and self._is_compared_alike else {}  # fmt: skip
         remaining = {name: matcher for name, matcher in matchers.items() if name not in recorded}
         lists, modes = self._compared_part
-        noised = _noised(lists, noise)
+        noised = matching.moved(lists, noise)
         computed = matching.agreement(noised, modes, remaining, self.public.view, 0, most_starts=_STARTS)
         return {name: {**recorded, **computed}[name] for name in matchers}
 
@@ -405,9 +405,10 @@ class Rematch:
         if not self.has_truth:
             return None
         lists, modes = self._compared_part
-        n_entries = int((self.modes >= 0).sum())
-        anchors, view = self.public.anchors, self.public.view
-        return matching.anchor_scores(_noised(lists, noise), modes, anchors, view, _quick_rule(self.params), 0, n_entries)
+        return matching.anchor_scores(
+            matching.moved(lists, noise), modes, self.public.anchors, self.public.view, _quick_rule(self.params), 0,
+            int((self.modes >= 0).sum()),
+        )  # fmt: skip
 
     @property
     def is_part(self) -> bool:
@@ -455,8 +456,3 @@ class Rematch:
         turned = fresh.signature_axes @ left @ right
         run = self.run_maps
         return replace(fresh, mean_centre=run.mean_centre, mean_axes=run.mean_axes, signature_axes=turned)
-
-
-def _noised(lists: Lists, noise: float) -> Lists:
-    """The lists with noise of one draw for all levels, so that entries move along straight lines as noise grows."""
-    return matching.noised(lists, noise, np.random.default_rng(0)) if noise else lists

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import islice
 from textwrap import shorten
@@ -18,15 +18,15 @@ from dpcl_core.data import load
 from dpcl_core.elements.element import ANCHORS, MATCHERS, anchors_document
 from dpcl_core.events import Signatures
 from dpcl_core.explorers import matching, matching_log
+from dpcl_core.explorers.matching import COUNTS, LEVELS
 from dpcl_core.explorers.matching_log import Rematch
 from dpcl_core.figures import curves
 from dpcl_core.figures import matching as figures
-from dpcl_core.figures.picture import epsilon_text
 from dpcl_core.results import Result
 from dpcl_core.runs import frames
 from dpcl_core.spec import Cell, Params
 from pages.parts import anchor_source, fields, figure_card, layout, link, run_panel, state, text
-from pages.parts.anchor_source import COUNTS, LEVELS, Scene, Setup
+from pages.parts.anchor_source import Scene, Setup
 from pages.parts.text import WORDS, plain
 
 MAPS = {"signature": "signatures", "mean": "means", "both": "both"}
@@ -120,7 +120,8 @@ def margins(scene: Scene) -> None:
 def confusion(scene: Scene) -> None:
     """Draws the table of groups against true modes."""
     entries = scene.entries
-    picture = figures.confusion(entries, scene.now.prototypes.name, scene.mode_names, dark=text.is_dark())
+    names = scene.now.mode_names or tuple(f"mode {mode + 1}" for mode in range(max(scene.now.entries.mode, default=-1) + 1))
+    picture = figures.confusion(entries, scene.now.prototypes.name, names, dark=text.is_dark())
     table: pd.DataFrame = entries.groupby(["mode", "name"], as_index=False).size()
     note = "entries; only the simulator knows the truth"
     scene.show(picture, key="confusion", title="Matched and true", note=note, table=table)
@@ -185,12 +186,6 @@ def _subsample_caption(event: Signatures) -> None:
 # What-if figures of a run: its recorded lists re-matched with fewer anchors or added noise, and labelled as such.
 
 
-WHAT_IF_FIELDS: list[link.Field[Any]] = [
-    link.Field("few", "am", "anchors of the run", link.Maybe(link.Whole(2, 1000)), None),
-    link.Field("added", "an", "noise on the run's lists", link.Maybe(link.Number(LEVELS[0], LEVELS[-1])), None),
-]
-
-
 @dataclass(frozen=True)
 class Settings:
     """Settings of re-matching: the first `m` of the run's `of` anchors, noise of std `noise` on every coordinate."""
@@ -205,13 +200,10 @@ class Settings:
         return self.m == self.of and not self.noise
 
 
-def choose_what_if(result: Result, model: Cell | None, view: state.View) -> tuple[Settings | None, Mapping[str, object]]:
+def choose_what_if(result: Result, model: Cell, view: state.View) -> tuple[Settings | None, Mapping[str, object]]:
     """Sliders for anchors and noise; None, with a caption that says why, if the run did not record its lists in full."""
-    nothing: Mapping[str, object] = {"few": None, "added": None}
     events = anchor_source.matchings(result)
     n_anchors = {event.cell.seed: len(event.public.anchors.steps) for event in events if event.public is not None}
-    if model is None:
-        return None, nothing
     if model.seed not in n_anchors:
         seeds = ", ".join(map(str, n_anchors))
         st.caption(
@@ -219,12 +211,13 @@ def choose_what_if(result: Result, model: Cell | None, view: state.View) -> tupl
             if n_anchors
             else "This run did not record its lists in full, so anchors and noise cannot be changed."
         )
-        return None, nothing
+        return None, {"few": None, "added": None}
     most = n_anchors[model.seed]
     counts = [*(m for m in COUNTS if m < most), most]
-    m = int(_slide(view, "few", "Anchors m", counts, most, f"Matches with the first m of the run's {most} anchors."))
-    help_text = "Added to every coordinate of every entry. 0: the run's own picture."
-    noise = float(_slide(view, "added", "Noise on the lists", LEVELS, 0.0, help_text))
+    about, key = f"Matches with the first m of the run's {most} anchors.", f"few-{len(counts)}"
+    m = int(anchor_source.slide(view, "few", "Anchors m", counts, about, usual=most, key=key))
+    about, key = "Added to every coordinate of every entry. 0: the run's own picture.", f"added-{len(LEVELS)}"
+    noise = float(anchor_source.slide(view, "added", "Noise on the lists", LEVELS, about, usual=0.0, key=key))
     return Settings(m, noise, most), {"few": m if m != most else None, "added": noise or None}
 
 
@@ -276,13 +269,6 @@ def what_if_notice(result: Result, now: Signatures, settings: Settings | None) -
 def _described(settings: Settings) -> str:
     noise = f"noise {settings.noise:g} on every list" if settings.noise else "no noise on the lists"
     return f"m = {settings.m} of its {settings.of} anchors and {noise}"
-
-
-def _slide(view: state.View, name: str, title: str, options: Sequence[float], usual: float, help_text: str) -> float:
-    value = cast("float | None", view[name])
-    start = usual if value is None else min(options, key=lambda each: abs(each - value))
-    key = view.key(f"{name}-{len(options)}")
-    return st.select_slider(title, options, start, format_func=epsilon_text, key=key, help=help_text)
 
 
 Key = tuple[str, Cell, int, int]
@@ -358,9 +344,11 @@ SHOWS = {SIMULATION: "A simulation", RUN: "A run"}
 CODEC = link.Codec(
     [
         link.Field("show", "sh", "lists", link.Choice(tuple(SHOWS)), SIMULATION),
-        *anchor_source.FIELDS, *anchor_source.RUN_FIELDS, *WHAT_IF_FIELDS, *FIELDS,
+        *anchor_source.FIELDS,
+        *anchor_source.RUN_FIELDS,
+        *FIELDS,
     ]
-)  # fmt: skip
+)
 
 
 def page() -> None:
@@ -372,7 +360,7 @@ def page() -> None:
     with controls:
         show = fields.segmented(view, "show", "Lists of", SHOWS, start=RUN if view["run"] is not None else None)
     values: dict[str, object] = {field.name: view[field.name] for field in (*anchor_source.FIELDS, *FIELDS)}
-    values |= {field.name: None for field in (*anchor_source.RUN_FIELDS, *WHAT_IF_FIELDS)} | {"show": show}
+    values |= {field.name: None for field in anchor_source.RUN_FIELDS} | {"show": show}
 
     def settle(changed: Mapping[str, object]) -> None:
         view.settle({**values, **changed}, CODEC)
@@ -385,18 +373,16 @@ def page() -> None:
 def _simulation(view: state.View, controls: DeltaGenerator, answer: DeltaGenerator) -> Mapping[str, object]:
     """Draws the simulation: its settings and figures; returns the link values."""
     with controls:
-        setup, values = anchor_source.choose(view)
+        setup = anchor_source.choose(view)
         rest = st.container()
     with answer:
         if setup.is_played:
             setup = play_lists(setup, key=view.key("explorer"))
-            values = {**values, "m": setup.m, "noise": setup.noise, "matcher": setup.matcher}
         rounds, at = anchor_source.rounds(setup)
         scene = anchor_source.Scene(
             rounds, at, f"play-{setup.length}-{setup.kind}", setup.provenance(),
             agreement=lambda: anchor_source.agreement(setup),
-            sweep=lambda: anchor_source.measured(setup, rounds[at], sweep=True),
-            anchors=lambda: anchor_source.measured(setup, rounds[at], anchors=True),
+            sweep=lambda: anchor_source.swept(setup, rounds[at]), anchors=lambda: anchor_source.scored(setup, rounds[at]),
         )  # fmt: skip
         noise = setup.noise if setup.is_local else None
         chosen = {} if setup.is_played else _maps(view, scene)
@@ -404,7 +390,7 @@ def _simulation(view: state.View, controls: DeltaGenerator, answer: DeltaGenerat
     with rest:
         seen = "released groups" if setup.side == "client" else "noisy lists"
         st.caption(f"Public digits, dealt to simulated clients: nothing is private. A server would see the {seen} alone.")
-    return {**values, **chosen}
+    return {**asdict(setup), **chosen}
 
 
 def _run(
@@ -466,7 +452,7 @@ def _watch(view: state.View, run_id: str, model: Cell | None) -> Mapping[str, ob
     run = state.store().get(run_id)
     result = state.run_result(run)
     rounds = anchor_source.rounds_of(result, model)
-    if run.is_over or (model is None and anchor_source.has_any(result)):  # only the page can draw these controls
+    if run.is_over or (model is None and anchor_source.matchings(result)):  # only the page can draw these controls
         st.rerun()
     run_panel.status_card(run, result)
     run_panel.bar(result, model.epsilon if model is not None else None, is_over=False)
@@ -487,7 +473,7 @@ def _maps(view: state.View, scene: anchor_source.Scene) -> Mapping[str, object]:
     return chosen
 
 
-def _more(scene: anchor_source.Scene, noise: float | None) -> None:
+def _more(scene: Scene, noise: float | None) -> None:
     """Draws the other figures, in tabs, when opened."""
     draw = {
         "Margins": lambda: margins(scene),

@@ -14,7 +14,7 @@ import pytest
 from dpcl_core.events import Signatures, from_json, to_json
 from dpcl_core.explorers import matching, matching_log, projection_maps
 from dpcl_core.explorers.matching import CENTRED
-from dpcl_core.explorers.matching_log import ENTRY, Rematch, _noised
+from dpcl_core.explorers.matching_log import ENTRY, Rematch
 from dpcl_core.lessons import modes
 from dpcl_core.methods.federated import matchers
 from dpcl_core.methods.federated.lists import Lists, Signature
@@ -109,9 +109,9 @@ def test_a_map_of_fewer_anchors_is_turned_towards_the_runs(source: Rematch) -> N
 
 def test_noise_is_of_the_level_asked_for_and_drowns_what_is_told(source: Rematch) -> None:
     """Of 12,000 and more draws, whose standard deviation is within 4 % at a false alarm below 1e-9."""
-    added = _noised(source.lists, 0.1).means - source.lists.means
+    added = matching.moved(source.lists, 0.1).means - source.lists.means
     assert added.std() == pytest.approx(0.1, rel=0.04)
-    assert (_noised(source.lists, 0.2).means - source.lists.means) == pytest.approx(2 * added)
+    assert (matching.moved(source.lists, 0.2).means - source.lists.means) == pytest.approx(2 * added)
     loud = source.event(20, 0.8)
     assert loud.signal[ENTRY] < loud.noise[ENTRY] == pytest.approx(0.8 * math.sqrt(len(source.public.view.centre)))
     assert ENTRY not in source.event(20, 0.0).signal
