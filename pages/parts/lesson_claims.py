@@ -20,7 +20,7 @@ from dpcl_core.lessons import modes
 from dpcl_core.papers import questions
 from dpcl_core.privacy.statement import at_least, headline, odds, odds_bound, shown_number
 from dpcl_core.spec import Adjacency
-from pages.parts import lesson_stage, token_heat, token_text
+from pages.parts import lesson_stage, token_heat
 from pages.parts.layout import arrow, draw_table
 from pages.parts.text import percent
 
@@ -322,11 +322,11 @@ _NEAR, _WELL = 0.05, 0.8  # distance from 0.5 that still counts as chance; AUROC
 
 def look(stage: lesson_stage.Stage) -> int:
     """A text shaded by surprise, and the kinds of the most surprising tokens of all texts."""
-    corpus = token_text.corpus()
+    corpus = modes.texts()
     places = range(len(corpus.sources))
     picked = st.selectbox("Family of texts", places, 1, format_func=corpus.sources.__getitem__, key=stage.key("family"))
     stage.press("Score a text", lambda: True)
-    dials, texts = Dials(), token_text.everything(token_text.BUNDLED)
+    dials, texts = Dials(), modes.everything()
     number = int(st.number_input("Text, 1 to 20", 1, 20, 4, key=stage.key("number")))
     text = corpus.text(picked, number - 1)
     stage.see()
@@ -363,7 +363,7 @@ def alpha(stage: lesson_stage.Stage) -> int:
     """Detection of personal data at every weight α."""
 
     def ranked() -> dict[str, dict[float, float]]:
-        texts = token_text.everything(token_text.BUNDLED)
+        texts = modes.everything()
         tokens = explorers_tokens.gathered(texts)
         by = {each: explorers_tokens.scores(modes.ranked(texts, Dials(alpha=each)), tokens).auroc for each in ALPHAS}
         return {name: {each: by[each][name] for each in ALPHAS} for name in by[ALPHAS[0]]}
@@ -379,7 +379,7 @@ def alpha(stage: lesson_stage.Stage) -> int:
 def misses(stage: lesson_stage.Stage) -> int:
     """Kinds of words by their mean score, and the noise that follows."""
     stage.results("Sort the kinds", lambda: True)
-    _, _, kinds = token_heat.measured(token_text.everything(token_text.BUNDLED), Dials())
+    _, kinds = token_heat.measured(modes.everything(), Dials())
     token_heat.by_kind(kinds, Dials().threshold)
     st.caption(f"θ = {Dials().threshold:g}: above it, a token is to be unlearned. AUROC is against unmarked tokens.")
     scores = kinds.set_index("kind")["mean_score"]
@@ -394,7 +394,7 @@ def feedback(stage: lesson_stage.Stage) -> int:
         return [(share, *_private(_by_heart(share))) for share in SHARES]
 
     rows_by_share, share = stage.moved_in("Learn by heart", learned, "by-heart", SHARES)
-    texts = token_text.everything(token_text.BUNDLED)
+    texts = modes.everything()
     number = next((place for place, text in enumerate(texts) if "NAME" in text.kinds), 0)
     text, name = _by_heart(share)[number], "A made-up text, partly memorised"
     token_heat.draw_shaded(text, Dials(), ["score"], name, key=stage.key("known"))
@@ -411,7 +411,7 @@ def feedback(stage: lesson_stage.Stage) -> int:
 
 def _bars(stage: lesson_stage.Stage, groups: list[str]) -> dict[str, float]:
     """Draws bars of score and pattern for these comparisons; returns the score's AUROC by comparison."""
-    table, _, _ = token_heat.measured(token_text.everything(token_text.BUNDLED), Dials())
+    table, _ = token_heat.measured(modes.everything(), Dials())
     shown = table[table["group"].isin(groups)]
     stage.card(figures.detection(shown, dark=stage.dark), _provenance(), shown, _TITLE)
     by = shown[shown["detector"] == "score"].set_index("group")["auroc"]
@@ -421,7 +421,7 @@ def _bars(stage: lesson_stage.Stage, groups: list[str]) -> dict[str, float]:
 @st.cache_resource(max_entries=len(SHARES), show_spinner=False)
 def _by_heart(share: float) -> Sequence[ScoredText]:
     """All texts, scored by a model that has memorised them to this share."""
-    return modes.memorised_share(token_text.everything(token_text.BUNDLED), share)
+    return modes.memorised_share(modes.everything(), share)
 
 
 def _private(texts: Sequence[ScoredText]) -> tuple[float, float, float, float]:
@@ -438,5 +438,5 @@ def _private(texts: Sequence[ScoredText]) -> tuple[float, float, float, float]:
 
 
 def _provenance() -> Provenance:
-    n_texts = len(token_text.everything(token_text.BUNDLED))
+    n_texts = len(modes.everything())
     return Provenance("made-up texts with marked personal data", n_texts, "bundled model")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from functools import partial
 from itertools import islice
 from textwrap import shorten
@@ -51,9 +51,8 @@ def maps(view: state.View, scene: Scene) -> Mapping[str, object]:
         st.markdown("**Every list entry on the map** :small[the simulator's view, not visible to the server]")
         with st.container(key="map-row", horizontal=True, vertical_alignment="center", gap="small"):
             shown = fields.segmented(view, "map", "Map", MAPS, label_visibility="collapsed")
-            colour = "group"
-            if has_modes:
-                colour = fields.segmented(view, "colour", "Colour", COLOURS, label_visibility="collapsed")
+            look = partial(fields.segmented, view, "colour", "Colour", COLOURS, label_visibility="collapsed")
+            colour = look() if has_modes else "group"
         spaces: list[figures.Space] = ["signature", "mean"] if shown == "both" else [cast("figures.Space", shown)]
         # The same axis ranges for every round, so that only the lists move.
         all_entries = entries if len(scene.rounds) == 1 else frames.entries(scene.rounds)
@@ -77,14 +76,13 @@ def maps(view: state.View, scene: Scene) -> Mapping[str, object]:
 def nearest(result: Result, now: Signatures) -> None:
     """Draws the public anchors nearest to each group's released prototype: pictures or sentences, where there are some."""
     data, source = datasets.CARDS.get(result.spec.data.dataset), _source(result, now)
-    examples = load.shown(data.kind, data.shape) if data is not None and source is not None else ()
-    if source is None or not examples:
+    if data is None or source is None or not (examples := load.shown(data.kind, data.shape)):
         return
     with layout.card("group-anchors"):
         st.markdown("**What a group is near to** :small[the public anchors nearest to its released prototype]")
         of_groups = islice(zip(now.prototypes.name, source.nearest_anchors(len(examples)), strict=True), _MOST_GROUPS)
         found = [(name, examples[place]) for name, places in of_groups for place in places.tolist()]
-        if data is not None and data.kind == "image":
+        if data.kind == "image":
             st.image([cast("Any", one) for _, one in found], caption=[name for name, _ in found], width=64)
         else:
             lines = (f"- **{plain(name)}**: {plain(shorten(str(one), _LETTERS, placeholder=' …'))}" for name, one in found)
@@ -186,18 +184,7 @@ def _subsample_caption(event: Signatures) -> None:
 # What-if figures of a run: its recorded lists re-matched with fewer anchors or added noise, and labelled as such.
 
 
-@dataclass(frozen=True)
-class Settings:
-    """Settings of re-matching: the first `m` of the run's `of` anchors, noise of std `noise` on every coordinate."""
-
-    m: int
-    noise: float
-    of: int
-
-    @property
-    def is_of_run(self) -> bool:
-        """Whether these are the settings of the run itself."""
-        return self.m == self.of and not self.noise
+Settings = tuple[int, float]  # of re-matching: the first so many of the run's anchors, noise of this std on every coordinate
 
 
 def choose_what_if(result: Result, model: Cell, view: state.View) -> tuple[Settings | None, Mapping[str, object]]:
@@ -218,19 +205,19 @@ def choose_what_if(result: Result, model: Cell, view: state.View) -> tuple[Setti
     m = int(anchor_source.slide(view, "few", "Anchors m", counts, about, usual=most, key=key))
     about, key = "Added to every coordinate of every entry. 0: the run's own picture.", f"added-{len(LEVELS)}"
     noise = float(anchor_source.slide(view, "added", "Noise on the lists", LEVELS, about, usual=0.0, key=key))
-    return Settings(m, noise, most), {"few": m if m != most else None, "added": noise or None}
+    return (m, noise), {"few": m if m != most else None, "added": noise or None}
 
 
-def what_if_scene(
+def what_if(
     result: Result, rounds: tuple[Signatures, ...], at: int, settings: Settings | None, *, is_live: bool
 ) -> Scene:
-    """The run's own scene with unchanged settings; else its lists re-matched."""
+    """The run's own scene with unchanged settings; else its lists re-matched, which a notice says above the figures."""
     recorded = anchor_source.scene(result, rounds, at, is_live=is_live)
     shown = recorded.now
     source = _source(result, shown) if settings is not None else None
     if settings is None or source is None:
         return recorded
-    compute, m, noise = partial(_computed, _key(result, shown), _source=source), settings.m, settings.noise
+    compute, (m, noise) = partial(_computed, _key(result, shown), _source=source), settings
 
     def swept(event: Signatures) -> Signatures:
         return replace(event, noise_levels=LEVELS, agreement_at=compute("sweep", (m,)))
@@ -238,37 +225,27 @@ def what_if_scene(
     def scored(event: Signatures) -> Signatures:
         return replace(event, anchors=compute("scores", (noise,)))
 
-    if settings.is_of_run:  # measured here until the run, at its end, has recorded its own
+    if m == source.n_anchors and not noise:  # measured here until the run, at its end, has recorded its own
         return replace(
             recorded, m=m,
             sweep=lambda: recorded.sweep() if recorded.sweep().agreement_at else swept(shown),
             anchors=lambda: recorded.anchors() if recorded.anchors().anchors is not None else scored(shown),
         )  # fmt: skip
-    now: Signatures = compute("event", (m, noise))
-    provenance = replace(result.provenance, method=f"{result.provenance.method}, {_described(settings)}, re-matched")
-    return Scene(
-        (now,), 0, recorded.key, provenance, agreement=lambda: compute("agreement", (m, noise)), sweep=lambda: swept(now),
-        anchors=lambda: scored(now), is_live=is_live, m=m,
-    )  # fmt: skip
-
-
-def what_if_notice(result: Result, now: Signatures, settings: Settings | None) -> None:
-    """Says above the figures that they are a what-if, and which of them are still the run's own."""
-    source = _source(result, now) if settings is not None and not settings.is_of_run else None
-    if settings is None or source is None:
-        return
+    added = f"noise {noise:g} on every list" if noise else "no noise on the lists"
+    described = f"m = {m} of its {source.n_anchors} anchors and {added}"
     n = len(source.lists)
     whose = f"clients of every task, {n} in all" if source.has_homes else f"{n} clients"
     part = f" Shown: the first {whose}, whose lists were recorded." if source.is_part else ""
     st.info(
-        f"**What-if, not released by this run:** its recorded, rounded lists with {_described(settings)}, re-matched "
-        f"here.{part} The groups' prototypes, the cost and the accuracy are the run's own."
+        f"**What-if, not released by this run:** its recorded, rounded lists with {described}, re-matched here.{part} The "
+        "groups' prototypes, the cost and the accuracy are the run's own."
     )
-
-
-def _described(settings: Settings) -> str:
-    noise = f"noise {settings.noise:g} on every list" if settings.noise else "no noise on the lists"
-    return f"m = {settings.m} of its {settings.of} anchors and {noise}"
+    now: Signatures = compute("event", (m, noise))
+    return Scene(
+        (now,), 0, recorded.key, replace(result.provenance, method=f"{result.provenance.method}, {described}, re-matched"),
+        agreement=lambda: compute("agreement", (m, noise)), sweep=lambda: swept(now), anchors=lambda: scored(now),
+        is_live=is_live, m=m,
+    )  # fmt: skip
 
 
 Key = tuple[str, Cell, int, int]
@@ -433,15 +410,13 @@ def _run_figures(
     """Draws the sliders and all figures of one round of one model; returns what the link carries of the choice."""
     with st.container(key="run-sliders", horizontal=True, vertical_alignment="bottom", gap="medium"):
         at, round_value = anchor_source.at_round(result, rounds, view)
-        settings, what_if = choose_what_if(result, model, view)
-    now = rounds[at]
-    what_if_notice(result, now, settings)
-    scene = what_if_scene(result, rounds, at, settings, is_live=is_live)
+        settings, moved = choose_what_if(result, model, view)
+    scene = what_if(result, rounds, at, settings, is_live=is_live)
     chosen = _maps(view, scene)
-    nearest(result, now)
-    _more(scene, settings.noise or None if settings is not None else None)
+    nearest(result, rounds[at])
+    _more(scene, settings[1] or None if settings is not None else None)
     layout.arrow("train", "Its accuracy and statement", {"v": "1", "run": str(result.run_id)})
-    return {**round_value, **what_if, **chosen}
+    return {**round_value, **moved, **chosen}
 
 
 def _watch(view: state.View, run_id: str, model: Cell | None) -> Mapping[str, object]:

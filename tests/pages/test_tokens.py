@@ -15,9 +15,10 @@ from streamlit.testing.v1 import AppTest
 from dpcl_core.data.texts import Texts
 from dpcl_core.events import ScoredText
 from dpcl_core.explorers import tokens
+from dpcl_core.lessons import modes
 from dpcl_core.runs.run import Status
 from dpcl_core.runs.store import Store
-from pages.parts import token_text
+from pages.parts import sensitive_words, token_heat
 from pages.parts.sensitive_words import CODEC
 from tests.pages.conftest import Open, Patch, address, box, told, words
 from tests.support import replay
@@ -40,7 +41,7 @@ def text_of(told: Any) -> str:
 @pytest.fixture
 def read_by_big(monkeypatch: Patch) -> None:
     """Own texts that the server scores, as with the big model, which the bundled one stands in for."""
-    corpus = token_text.corpus()
+    corpus = modes.texts()
 
     class Stand:
         def scored(self, texts: Texts, labels: object, tasks: object) -> list[ScoredText]:
@@ -49,9 +50,9 @@ def read_by_big(monkeypatch: Patch) -> None:
         def read(self, text: str, ratios: list[float], n_releases: int) -> None:
             return None
 
-    monkeypatch.setattr(token_text, "_reader", lambda view: token_text.BIG)
-    monkeypatch.setattr(token_text, "big", Stand)
-    monkeypatch.setattr(token_text, "everything", lambda reader: (corpus.text(1, 0),))
+    monkeypatch.setattr(sensitive_words, "_reader", lambda view: token_heat.BIG)
+    monkeypatch.setattr(token_heat, "big", Stand)
+    monkeypatch.setattr(sensitive_words, "everything", lambda reader: (corpus.text(1, 0),))
 
 
 def write(page: AppTest, text: str, *, is_public: bool) -> AppTest:
@@ -112,7 +113,7 @@ def test_no_epsilon_stands_there_without_nominal_and_no_guarantee(open_page: Ope
 
 
 def test_a_budget_above_its_range_is_explained_where_the_range_is_printed(open_page: Open) -> None:
-    budgets = tokens.values(token_text.corpus().text(1, 0), "nominal", tokens.Dials())
+    budgets = tokens.values(modes.texts().text(1, 0), "nominal", tokens.Dials())
     most = np.nanmax(budgets)
     assert most > tokens.Dials().upper
     page = open_page("explore", view="words", l="nominal")
@@ -195,11 +196,11 @@ def test_no_text_says_what_to_do(open_page: Open) -> None:
 
 @pytest.mark.usefixtures("read_by_big")
 def test_a_long_text_is_shown_in_parts(open_page: Open) -> None:
-    text = ("The quick brown fox jumps over the lazy dog. " * 3000)[: token_text.MAX_CHARACTERS]
-    parts = token_text.in_parts(text)
+    text = ("The quick brown fox jumps over the lazy dog. " * 3000)[: sensitive_words.MAX_CHARACTERS]
+    parts = sensitive_words.in_parts(text)
     assert "".join(parts) == text
-    assert max(map(len, parts)) <= token_text.PART_CHARACTERS
-    assert [len(part) for part in token_text.in_parts("x" * 12_000)] == [5000, 5000, 2000]
+    assert max(map(len, parts)) <= sensitive_words.PART_CHARACTERS
+    assert [len(part) for part in sensitive_words.in_parts("x" * 12_000)] == [5000, 5000, 2000]
     page = write(open_page("explore", view="words"), text, is_public=True)
     assert f"100,000 characters are shown in {len(parts)} parts; the model reads each by itself." in words(page)
     assert text_of(heatmap(page)) == parts[0]
