@@ -178,10 +178,8 @@ def grouped(
 def noised(lists: Lists, level: float, generator: np.random.Generator) -> Lists:
     """The lists with noise of this standard deviation on every coordinate of means and second moments (diagonals only).
 
-    Noise from an ordinary generator, for visualisation: not a release. Raises ValueError for full covariances.
+    Noise from an ordinary generator, for visualisation: not a release.
     """
-    if lists.covariances.ndim != 3:
-        raise ValueError("noised: full covariances")
     shape = lists.means.shape
     means = lists.means + level * generator.standard_normal(shape)
     seconds = lists.second_moments + level * generator.standard_normal(shape)
