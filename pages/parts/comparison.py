@@ -126,7 +126,7 @@ def unequal_promises(standings: Mapping[str, Standing]) -> str | None:
 
 def shared_budgets(specs: Sequence[RunSpec]) -> list[float]:
     """The budgets shared by all runs, in ascending order."""
-    return sorted(set.intersection(*(set(spec.privacy.epsilons) for spec in specs))) if specs else []
+    return sorted(set.intersection(*(set(spec.privacy.epsilons) for spec in specs)))
 
 
 def shared_references(references: Sequence[References]) -> References | None:

@@ -129,8 +129,10 @@ def test_a_budget_above_its_range_is_explained_where_the_range_is_printed(open_p
 
 
 def test_settings_travel_in_the_link(open_page: Open) -> None:
-    query = {"k": "6", "n": "3", "l": "hinge", "a": "0.2", "th": "0.3", "lo": "0.5", "up": "100", "la": "10", "lf": "full"}
-    query["r"] = "30"
+    query = {
+        "k": "6", "n": "3", "l": "hinge", "a": "0.2", "th": "0.3", "lo": "0.5", "up": "100", "la": "10", "lf": "full",
+        "r": "30",
+    }  # fmt: skip
     page = open_page("explore", view="words", **query)
     assert not page.warning
     assert address(page) == {"view": "words", "v": "1", **query}
@@ -163,7 +165,9 @@ def test_a_sentence_of_ones_own_stays_in_the_browser(open_page: Open) -> None:
 
 @pytest.mark.usefixtures("read_by_big")
 def test_own_text_is_refused_until_it_is_marked_and_the_page_says_why(open_page: Open) -> None:
-    page = write(open_page("explore", view="words"), "Grace Okafor lives in Tartu.", is_public=False)
+    page = write(open_page("explore", view="words"), "  \n ", is_public=False)
+    assert "Type or paste a text above" in words(page)
+    page.text_area[0].set_value("Grace Okafor lives in Tartu.").run()
     said = words(page)
     assert "A picture of exact scores leaks the whole text" in said
     assert not heatmap(page)
@@ -187,12 +191,6 @@ def test_any_text_is_shown_as_it_is(open_page: Open, text: str) -> None:
     assert text_of(heatmap(page)) == text
 
 
-@pytest.mark.usefixtures("read_by_big")
-def test_no_text_says_what_to_do(open_page: Open) -> None:
-    page = write(open_page("explore", view="words"), "  \n ", is_public=True)
-    assert "Type or paste a text above" in words(page)
-    assert not heatmap(page)
-
 
 @pytest.mark.usefixtures("read_by_big")
 def test_a_long_text_is_shown_in_parts(open_page: Open) -> None:
@@ -209,11 +207,6 @@ def test_a_long_text_is_shown_in_parts(open_page: Open) -> None:
     assert text_of(heatmap(page)) == parts[1]
 
 
-def test_without_a_run_it_says_so(open_page: Open) -> None:
-    page = open_page("explore", view="words", sh="run")
-    assert "No run has scored texts yet" in words(page)
-    assert not heatmap(page)
-
 
 @pytest.mark.parametrize("status", ["finished", "running", "failed", "cancelled", "lost"])
 def test_a_run_in_any_state_shows_what_it_has_told(open_page: Open, store: Store, status: Status) -> None:
@@ -221,44 +214,31 @@ def test_a_run_in_any_state_shows_what_it_has_told(open_page: Open, store: Store
     page = open_page("explore", view="words", run=run, t="2", m="current", e="8")
     assert not page.warning
     assert text_of(heatmap(page)) == "".join(SCORED.tokens)
-    said = words(page)
-    assert "Codes planted in 16 texts have 11.5 bits of exposure after task 3 (1.8 before training)" in said
-    assert "After task 3: better than the public model on ordinary words (0.60 nats)" in said
-    assert "AUROC of the score for personal tokens" in said
-    query = dict(page.query_params)
-    assert {key: query[key] for key in ("sh", "run", "t", "m", "e")} == {
-        "sh": "run", "run": run, "t": "2", "m": "current", "e": "8"
-    }  # fmt: skip
+    includes(
+        words(page), "11.5 bits of exposure after task 3 (1.8 before training)", "ordinary words (0.60 nats)",
+        "AUROC of the score for personal tokens",
+    )  # fmt: skip
+    assert address(page) == {"view": "words", "v": "1", "sh": "run", "run": run, "t": "2", "m": "current", "e": "8"}
+
 
 
 @pytest.mark.parametrize(
-    ("status", "said"),
-    [("running", "This run has not scored a text yet"), ("finished", "This run recorded no texts")],
-)
-def test_a_run_that_told_nothing_says_so(open_page: Open, store: Store, status: Status, said: str) -> None:
-    run = replay.fill(store, SPEC, replay.recorded(SPEC), status=status)
-    assert said in words(open_page("explore", view="words", run=run))
-
-
-@pytest.mark.parametrize(
-    ("dataset", "said"), [("own:diary", "an empty file public.txt"), ("dreaddit", "accounts of distress")]
-)
-def test_a_run_on_texts_that_may_be_private_says_why_it_shows_none(
-    open_page: Open, store: Store, dataset: str, said: str, home: Path
+    ("dataset", "status", "said"),
+    [
+        ("digits", "running", "This run has not scored a text yet"), ("digits", "finished", "This run recorded no texts"),
+        ("own:diary", "running", "an empty file public.txt"), ("dreaddit", "running", "accounts of distress"),
+    ],
+)  # fmt: skip
+def test_a_run_that_shows_no_text_says_why(
+    open_page: Open, store: Store, home: Path, dataset: str, status: Status, said: str
 ) -> None:
+    assert "No run has scored texts yet" in words(open_page("explore", view="words", sh="run"))
     (home / "data" / "diary").mkdir(parents=True)
     spec = replace(SPEC, data=replace(SPEC.data, dataset=dataset))
-    page = open_page("explore", view="words", run=replay.fill(store, spec, replay.recorded(SPEC), status="running"))
+    page = open_page("explore", view="words", run=replay.fill(store, spec, replay.recorded(SPEC), status=status))
     assert not heatmap(page)
     assert said in words(page)
 
-
-def test_a_run_with_empty_texts_says_so(open_page: Open, store: Store) -> None:
-    from dpcl_core.events import TokensScored
-
-    empty = [replace(event, texts=()) if isinstance(event, TokensScored) else event for event in SAID]
-    page = open_page("explore", view="words", run=replay.fill(store, SPEC, empty))
-    assert not heatmap(page)
 
 
 def test_the_live_run_shows_its_heatmap_before_a_model_is_tested(open_page: Open, store: Store) -> None:
