@@ -238,12 +238,8 @@ def anchor_scores(
     signatures = z_scored.reshape(len(truth), -1)[truth >= 0]
     counts = [m for m in COUNTS if m <= len(anchors)] or [len(anchors)]
     mean_rates, least_rates, least_gaps = zip(*(separation(signatures[:, :m], true_modes, GAP) for m in counts), strict=True)
-    n_groups = int(true_modes.max()) + 1
-    agreements = []
-    for m in counts:
-        matcher = Matcher(Signature(anchors[:m], "shared-spherical", "centred", view.covariance), rule)
-        _, groups = grouped(lists, matcher, n_groups, view, np.random.default_rng(seed))
-        agreements.append(adjusted_rand(groups.ids.ravel()[truth >= 0], true_modes))
+    centred = {str(m): Signature(anchors[:m], "shared-spherical", "centred", view.covariance) for m in counts}
+    by_count = {name: Matcher(features, rule) for name, features in centred.items()}
     n = n_lists if n_lists is not None else len(true_modes)
     return AnchorScores(
         gap=GAP,
@@ -252,7 +248,7 @@ def anchor_scores(
         least_rate=least_rates,
         least_gap=least_gaps,
         needed=tuple(anchors_needed(n, FAILURE, rate) if rate else math.inf for rate in least_rates),
-        agreement=tuple(agreements),
+        agreement=tuple(agreement(lists, modes, by_count, view, seed).values()),
     )
 
 

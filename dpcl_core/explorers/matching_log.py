@@ -94,8 +94,7 @@ class MatchingLog:
             clients = np.arange(len(joined))
         if not len(clients):
             return
-        features = matchers.list_features(joined, space.compared.features)
-        modes = _modes(joined)
+        features, modes = matchers.list_features(joined, space.compared.features), _modes(joined)
         if self._measured_lists is not lists:  # a task's lists are observed twice, and measured once
             self._measured_lists = lists
             self._measurements = self._measured(space, joined, clients, modes, is_last=task == self._last)
@@ -171,9 +170,8 @@ class MatchingLog:
         }
 
 
-def _quick_rule(params: Params) -> Rule:
+def _quick_rule(params: ListParams) -> Rule:
     """The run's rule of assignment; another one for optimal transport, which takes thirty times as long."""
-    assert isinstance(params, ListParams)
     return "nearest" if params.rule == "ot" else params.rule
 
 
@@ -448,6 +446,5 @@ class Rematch:
         fresh = projection_maps.ProjectionMaps.of(points, replace(self.run_maps.signature, anchors=points[:m]))
         before, after = (maps.signatures(points, spread) for maps in (self.run_maps, fresh))
         left, _, right = np.linalg.svd(after.T @ (before - before.mean(axis=0)))
-        turned = fresh.signature_axes @ left @ right
-        run = self.run_maps
-        return replace(fresh, mean_centre=run.mean_centre, mean_axes=run.mean_axes, signature_axes=turned)
+        axes = fresh.signature_axes @ left @ right
+        return replace(fresh, mean_centre=self.run_maps.mean_centre, mean_axes=self.run_maps.mean_axes, signature_axes=axes)

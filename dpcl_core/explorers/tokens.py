@@ -73,13 +73,11 @@ def patterns(tokens: Sequence[str]) -> list[bool]:
     """
     text, ends = "".join(tokens), np.cumsum([len(token) for token in tokens]).tolist()
     inside = np.zeros(len(text) + 1, np.bool_)
-    for word in _WORD.finditer(text):
-        inside[word.start() : word.end()] = _is_marked(word.group())
+    for found in _WORD.finditer(text):
+        word = found.group()
+        is_marked = "@" in word or any(map(str.isupper, word)) or sum(map(str.isdigit, word)) >= 2
+        inside[found.start() : found.end()] = is_marked
     return [bool(inside[max(end - 1, 0)]) for end in ends]
-
-
-def _is_marked(word: str) -> bool:
-    return "@" in word or any(map(str.isupper, word)) or sum(map(str.isdigit, word)) >= 2
 
 
 def auroc(score: Floats, is_hit: Bools) -> float:
@@ -294,10 +292,8 @@ def scored(
     likely = _log_probabilities([ids for ids, _ in encoded], backbone, done)
     rows = []
     for number, (ids, offsets) in enumerate(encoded):
-        places = np.asarray(offsets, np.int64).reshape(-1, 2)
-        marked = (
-            plain_language.kinds(texts.spans[number], places) if texts.spans is not None else np.zeros(len(ids), np.int32)
-        )
+        places, spans = np.asarray(offsets, np.int64).reshape(-1, 2), () if texts.spans is None else texts.spans[number]
+        marked = plain_language.kinds(spans, places)
         rows.append(
             ScoredText(
                 tokens=_printed(texts.strings[number], offsets),

@@ -146,17 +146,15 @@ def shared_references(references: Sequence[References]) -> References | None:
 def differences(specs: Mapping[str, RunSpec]) -> tuple[list[dict[str, str]], int]:
     """One row per differing setting, named as on Train, with a column per run; and the number of equal settings."""
     flat = {name: _flat(spec) for name, spec in specs.items()}
-    keys = list(dict.fromkeys(key for settings in flat.values() for key in settings))
-    rows, n_equal = [], 0
+    rows, keys = [], list(dict.fromkeys(key for settings in flat.values() for key in settings))
     for key in keys:
         if len({settings.get(key, _NO_SETTING) for settings in flat.values()}) == 1:
-            n_equal += 1
             continue
         owner = next(specs[name] for name, settings in flat.items() if key in settings)
         values = (_shown(key, settings.get(key, _NO_SETTING), specs[name]) for name, settings in flat.items())
         title = parts_fields.title(key, owner.method, owner.scenario.kind)
         rows.append({"setting": title} | dict(zip(flat, values, strict=True)))
-    return rows, n_equal
+    return rows, len(keys) - len(rows)
 
 
 def what_differs(specs: Mapping[str, RunSpec]) -> str | None:
@@ -226,8 +224,8 @@ def panel(
     view: View, runs: Mapping[str, Budgets], *, colours: Sequence[str], provenance: Provenance, score: str = "accuracy"
 ) -> int | None:
     """Draws the question and its answer for each run; returns the wanted score in percent for the link."""
-    usual = {name: tradeoff.needed(run.finals, 0.0) for name, run in runs.items()}
-    best = max((answer.means[-1] for answer in usual.values() if answer is not None), default=None)
+    usual = (tradeoff.needed(run.finals, 0.0) for run in runs.values())
+    best = max((answer.means[-1] for answer in usual if answer is not None), default=None)
     if best is None:
         st.info(NO_BUDGET)
         return None
@@ -240,8 +238,8 @@ def panel(
     found = {name: tradeoff.needed(run.finals, wanted / 100) for name, run in runs.items()}
     answers = {name: answer for name, answer in found.items() if answer is not None}
     sentences = [
-        tradeoff.sentence(answer, score=score, standing=run.standing, accounted=run.accounted)
-        for run, answer in ((runs[name], answer) for name, answer in answers.items())
+        tradeoff.sentence(answer, score=score, standing=runs[name].standing, accounted=runs[name].accounted)
+        for name, answer in answers.items()
     ]
     chosen = [colour for name, colour in zip(runs, colours, strict=True) if name in answers]
     picture = tradeoff.figure(answers, sentences, colours=chosen, score=score, dark=text.is_dark())
@@ -288,7 +286,7 @@ def p_value_curve(
     except BadInput as error:
         st.warning(plain(f"No test: {error}."))
         return values
-    runs = {letter: results[letter] for letter in dict.fromkeys((first[0], second[0]))}
+    runs = {letter: results[letter] for letter in (first[0], second[0])}
     if refusal := different_tests({letter: result.spec for letter, result in runs.items()}):
         st.warning(f"{plain(refusal)} No test.")
         return values
@@ -319,11 +317,8 @@ def _chosen(view: View, results: dict[str, Result], sides: list[Side], chosen: f
     others = [side for side in sides if side != first]
     likely = [side for side in likely if side[0] != first[0]] or [side for side in others if side[0] != first[0]] or others
     second = curve("second", others, likely)
-    is_paired = st.toggle(
-        "Paired by task", value=bool(view["paired"]), key=view.key("t-paired"),
-        help=WORDS["comparison"]["chosen"],
-    )  # fmt: skip
-    return first, second, is_paired
+    about, key = WORDS["comparison"]["chosen"], view.key("t-paired")
+    return first, second, st.toggle("Paired by task", value=bool(view["paired"]), key=key, help=about)
 
 
 def _curve(result: Result, epsilon: float) -> list[float | None]:

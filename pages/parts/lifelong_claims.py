@@ -115,10 +115,8 @@ def _second_value(scale: float) -> None:
     layout.draw_table(heads, ((name, f"{value:.2g}") for name, value in values.items()))
 
 
-@st.cache_resource(show_spinner=False)
-def bundled_pictures() -> shared_noise.Pictures:
-    """The bundled digits as training and test pictures."""
-    return shared_noise.pictures()
+# The bundled digits as training and test pictures.
+bundled_pictures = st.cache_resource(show_spinner=False)(shared_noise.pictures)
 
 
 @st.cache_data(max_entries=50, show_spinner=False)

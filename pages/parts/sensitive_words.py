@@ -236,8 +236,7 @@ def _own(view: state.View) -> Selected:
         return Selected("your text", why=why, is_warning=True)
     if not is_public:
         return Selected("your text", why=WORDS["sensitive_words"]["why_not"], is_warning=True)
-    parts = in_parts(written)
-    part = 1
+    parts, part = in_parts(written), 1
     if len(parts) > 1:
         st.caption(f"{len(written):,} characters are shown in {len(parts)} parts; the model reads each by itself.")
         part = int(st.number_input(f"Part, 1 to {len(parts)}", 1, len(parts), 1, key=f"tokens-part-{len(parts)}"))
@@ -247,21 +246,19 @@ def _own(view: state.View) -> Selected:
 
 def in_parts(text: str) -> list[str]:
     """The text cut at blanks, where possible, into parts of at most `PART_CHARACTERS` characters."""
-    parts = []
-    while len(text) > PART_CHARACTERS:
-        cut = max(text.rfind(" ", 1, PART_CHARACTERS), text.rfind("\n", 1, PART_CHARACTERS))
-        cut = cut if cut > 0 else PART_CHARACTERS
-        parts.append(text[:cut])
-        text = text[cut:]
-    return [*parts, text]
+    if len(text) <= PART_CHARACTERS:
+        return [text]
+    blank = max(text.rfind(" ", 1, PART_CHARACTERS), text.rfind("\n", 1, PART_CHARACTERS))
+    cut = blank if blank > 0 else PART_CHARACTERS
+    return [text[:cut], *in_parts(text[cut:])]
 
 
 def _of_run(view: state.View) -> Selected:
     """Draws the choice of a run, and of its task, model and text; returns the selected text."""
     run_of_link = st.session_state.get(view.key("run"), view["run"])
     if not (runs := fields.runs(state.where(), cast("str | None", run_of_link), "texts")):
-        why = "No run has scored texts yet: train a method for texts on the Train page. The examples need no run."
-        return Selected("a run", why=why)
+        none = "No run has scored texts yet: train a method for texts on the Train page. The examples need no run."
+        return Selected("a run", why=none)
     run_id = fields.select(view, "run", "Run", runs)
     result = state.run_result(state.store().get(run_id))
     events, name = list(of_kind(result.events, TokensScored)), result.name
@@ -276,26 +273,22 @@ def _of_run(view: state.View) -> Selected:
     names = result.started.task_names if result.started is not None else ()
     titles = {each: f"{each}. {names[each - 1]}" if each <= len(names) else str(each) for each in tasks}
     task = fields.one_of("Task", tasks, view, "task", titles.__getitem__)
-    models = [model for model in MODELS if any(event.task + 1 == task and event.model == model for event in events)]
+    by_model = {event.model: event for event in events if event.task + 1 == task}  # the last one of each
+    models = [model for model in MODELS if model in by_model]
     model = fields.one_of("Scored by the model", models, view, "model", MODELS.__getitem__)
-    event = [event for event in events if event.task + 1 == task and event.model == model][-1]
+    event, number = by_model[model], 1
     n_texts = len(event.texts)
-    number = 1
     if n_texts > 1:
         start = min(int(str(view["number"])), n_texts)
         number = int(st.number_input(f"Text, 1 to {n_texts}", 1, n_texts, start, key=view.key(f"number-{n_texts}")))
     chosen = {"task": task, "model": model, "epsilon": epsilon if len(budgets) > 1 else None, "number": number}
     text = tokens.whole_words(event.texts[number - 1]) if n_texts else None
     backbone = result.spec.data.backbone
+    why, reader = "" if text is not None else _empty_reason(result), backbone if model == "base" else None
     return Selected(
-        f"text {number} of task {task} of the run “{name}”",
-        text,
-        "" if text is not None else _empty_reason(result),
-        reader=backbone if backbone in READERS and model == "base" else None,
-        result=result,
-        epsilon=epsilon,
-        values={"run": run_id, **chosen},
-    )
+        f"text {number} of task {task} of the run “{name}”", text, why, reader=reader if reader in READERS else None,
+        result=result, epsilon=epsilon, values={"run": run_id, **chosen},
+    )  # fmt: skip
 
 
 def _empty_reason(result: Result) -> str:
@@ -307,13 +300,11 @@ def _empty_reason(result: Result) -> str:
     return "This run recorded no texts: its method reads none, or the run ended too early."
 
 
+@st.cache_resource(max_entries=2, show_spinner=False)
 def everything(reader: str) -> Sequence[ScoredText]:
     """Synthetic texts with their scores by this model (a part by the big one), cached for all. Raises ReaderEnded."""
-    return modes.everything() if reader == BUNDLED else _everything_big()
-
-
-@st.cache_resource(max_entries=1, show_spinner=False)
-def _everything_big() -> Sequence[ScoredText]:
+    if reader == BUNDLED:
+        return modes.everything()
     corpus = modes.texts()
     texts, labels = corpus.some(N_BIG)
     bar = st.progress(0.0, f"SmolLM2 reads {len(texts)} texts")
@@ -325,9 +316,9 @@ def _everything_big() -> Sequence[ScoredText]:
 
 @st.cache_data(max_entries=200, show_spinner=False)
 def _scored(reader: str, source: int, number: int) -> ScoredText:
-    if reader == BUNDLED:
-        return modes.texts().text(source, number)
     texts = modes.texts()
+    if reader == BUNDLED:
+        return texts.text(source, number)
     rows = texts.texts[source].take(np.array([number]))
     return token_heat.big().scored(rows, [texts.labels[source][number]], texts.strings)[0]
 

@@ -317,11 +317,10 @@ def scored_texts(result: Result, epsilon: float, *, live: bool) -> None:
 @st.fragment
 def _of_tasks(result: Result, by_task: Mapping[int, TokensScored]) -> None:
     """Draws a slider over the tasks and the heatmap of the chosen one, alone when it moves."""
-    tasks = sorted(by_task)
-    at = tasks[-1]
-    if len(tasks) > 1:
+    *others, at = sorted(by_task)
+    if others:
         key = f"heat-task-{result.run_id}-{by_task[at].cell.epsilon:g}"
-        at = st.select_slider("A text of", tasks, at, format_func=lambda task: _task_name(result, task), key=key)
+        at = st.select_slider("A text of", [*others, at], at, format_func=lambda task: _task_name(result, task), key=key)
     _heatmap(result, by_task[at], key="over")
 
 
@@ -346,8 +345,8 @@ def _heatmap(result: Result, event: TokensScored, *, key: str) -> None:
 def leak_figures(result: Result, epsilon: float, *, live: bool) -> None:
     """Draws memorisation by task, and exposure before and after training, of the models of one budget (mean over seeds)."""
     # Memorisation and leaks at one budget; columns as in `runs.frames`.
-    kept, leaks = frames.retained(result.events), frames.leaks(result.events)
-    kept, leaks = kept[kept["epsilon"] == epsilon], leaks[leaks["epsilon"] == epsilon]
+    of_all = frames.retained(result.events), frames.leaks(result.events)
+    kept, leaks = (table[table["epsilon"] == epsilon] for table in of_all)
     dark, source = text.is_dark(), result.provenance
     left, right = st.columns(2, gap="small")
     if not kept.empty:
