@@ -28,6 +28,7 @@ FEW = {"dimensions": 4, "anchors": 20, "restarts": 1, "steps": 5, "samples": 20,
 SPEC = replay.a_spec(epsilons=(4.0, 8.0), seeds=(0, 7), tasks=3)
 SAID = with_lists(replay.recorded(SPEC, n_tasks=3))
 TOLD_FIRST = next(event for event in SAID if type(event) is type(TOLD) and event.cell.epsilon == 8.0)
+SETUP = anchor_source.Setup("exact", "server", "centred", 50, 0.1, 4.0, 4, 20, 384, 1)
 TABS = {
     "Margins": "close.",
     "Matched and true": "of entries lie in the group of their mode",
@@ -98,12 +99,11 @@ def test_a_link_opens_the_lists_to_play_with_at_the_nearest_stop(open_page: Open
 
 
 def test_settings_left_in_the_browser_are_taken_over_and_others_are_not() -> None:
-    setup = anchor_source.Setup("exact", "server", "centred", 50, 0.1, 4.0, 4, 20, 384, 1)
-    moved = matching_clients.reported_setup({"m": 10, "noise": 0.2, "matcher": "public axes"}, setup)
+    moved = matching_clients.reported_setup({"m": 10, "noise": 0.2, "matcher": "public axes"}, SETUP)
     assert (moved.m, moved.noise, moved.matcher) == (10, 0.2, "axes")
     refused = {"m": 11, "noise": 0.2, "matcher": "public axes"}, {"m": 10, "noise": "x", "matcher": "random"}
     for reported in (None, {}, *refused):
-        assert matching_clients.reported_setup(reported, setup) == setup
+        assert matching_clients.reported_setup(reported, SETUP) == SETUP
     rows = matching_clients.csv(moved).splitlines()
     assert len(rows) == 81
     assert rows[0].startswith("client,digit,random,")
@@ -168,8 +168,7 @@ def test_a_run_without_lists_says_why(open_page: Open, store: Store, dataset: st
 
 
 def test_noise_that_hides_a_list_leaves_nothing_to_match() -> None:
-    usual = anchor_source.Setup("exact", "client", "centred", 50, 0.1, 4.0, 4, 20, 384, 1)
-    said = anchor_source.event(usual)
+    said = anchor_source.event(replace(SETUP, side="client"))
     assert said.demanded["local"] == pytest.approx(20 * said.demanded["central"])
     assert said.noise["mean on all 384"] > said.signal["mean on all 384"]
     assert said.noise["second moments of 384"] > 10 * said.signal["second moments of 384"]

@@ -73,8 +73,7 @@ def test_every_layer_has_its_edges_and_words_and_is_in_the_link(open_page: Open,
     assert [each["name"] for each in drawn["layers"]] == list(tokens.SHOWN)
     for each in drawn["layers"]:
         assert (len(each["edges"]), len(each["ranges"])) == (4, 5)
-        assert each["title"]
-        assert each["means"]
+        assert all((each["title"], each["means"]))
     assert page.query_params.get("l", ["score"]) in ([layer], layer)
 
 
@@ -100,15 +99,10 @@ def test_no_epsilon_stands_there_without_nominal_and_no_guarantee(open_page: Ope
     page = open_page("explore", view="words", l="nominal", lo="0.5", up="50")
     blocks = [element.value for kind in ("markdown", "caption") for element in page.get(kind)]
     blocks += [html.proto.body for html in page.get("html") if "<style>" not in html.proto.body]
-    for block in blocks:
-        plain = str(block).replace("\\", "")
-        if re.search(r"(nominal|printed) ε|ε printed", plain, re.IGNORECASE):
-            assert "nominal" in plain.lower()
-            assert "no guarantee" in plain.lower(), plain
-    for slider in page.select_slider:
-        if "ε" in slider.label:
-            assert "nominal" in slider.label.lower()
-            assert "no guarantee" in slider.label
+    printed = [str(block).replace("\\", "").lower() for block in blocks]
+    named = [plain for plain in printed if re.search(r"(nominal|printed) ε|ε printed", plain)]
+    for said in [*named, *(slider.label.lower() for slider in page.select_slider if "ε" in slider.label)]:
+        includes(said, "nominal", "no guarantee")
     assert re.search(r"nominal ε 0\.5 to \d\d\.?\d?, no guarantee", words(page))
 
 
@@ -118,11 +112,8 @@ def test_a_budget_above_its_range_is_explained_where_the_range_is_printed(open_p
     assert most > tokens.Dials().upper
     page = open_page("explore", view="words", l="nominal")
     page.session_state["tokens-read-1"] = True
-    said = words(page.run())
-    assert "above the upper end of its range, 10" in said
+    includes(words(page.run()), "above the upper end of its range, 10", f"as published, nominal ε 1 to {most:.3g}, no guar")
     assert "upper end of its range" not in words(open_page("explore", view="words")), "not beside every layer"
-    assert f"nominal ε 1 to {most:.3g}, no guarantee" in said
-    assert f"as published, nominal ε 1 to {most:.3g}, no guarantee" in said
     within = words(open_page("explore", view="words", l="nominal", a="1"))  # the surprise alone, which is never below 0
     assert "upper end of its range" not in within
     assert "nominal ε 1 to 10, no guarantee" in within
@@ -241,20 +232,15 @@ def test_a_run_that_shows_no_text_says_why(
 
 
 
-def test_the_live_run_shows_its_heatmap_before_a_model_is_tested(open_page: Open, store: Store) -> None:
-    early = SAID[: next(place for place, event in enumerate(SAID) if type(event).__name__ == "TokensScored") + 1]
-    run = replay.fill(store, SPEC, early, status="running")
-    page = open_page("train", run=run)
-    said = words(page)
-    includes(said, "hich words are treated as sensitive?", "scored by the frozen public model")
-    assert text_of(heatmap(page)) == "".join(SCORED.tokens)
-
-
 def test_a_finished_run_shows_its_tokens_whatever_is_refused_today(open_page: Open, store: Store) -> None:
     with_tokens = open_page("train", run=replay.fill(store, SPEC, SAID))
     includes(words(with_tokens), "must divide the 10 classes", "**Planted secrets**", "**What the model remembers**")
     without = open_page("train", run=replay.fill(store, SPEC, replay.recorded(SPEC)))
     assert "**Planted secrets**" not in words(without)
+    early = SAID[: next(place for place, event in enumerate(SAID) if type(event).__name__ == "TokensScored") + 1]
+    live = open_page("train", run=replay.fill(store, SPEC, early, status="running"))  # before a model is tested
+    includes(words(live), "hich words are treated as sensitive?", "scored by the frozen public model")
+    assert text_of(heatmap(live)) == "".join(SCORED.tokens)
 
 
 def test_the_longest_link_is_short_enough() -> None:

@@ -12,27 +12,16 @@ from scipy.stats import kstest
 
 from dpcl_core import paths
 from dpcl_core.explorers import cosine_replay
-from dpcl_core.methods.common.method import PublicContext
-from dpcl_core.methods.features.cosine import CosineClassifier, CosineParams
+from dpcl_core.methods.features.cosine import CosineParams
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.sums import unit_rows
-from dpcl_core.scenarios.catalog import ClassIncremental
 from dpcl_core.scenarios.stream import Examples, Task
-from dpcl_core.spec import Cell, PrivacySpec, RunSpec
+from dpcl_core.spec import Cell
 from tests.playground import arms
 from tests.support import javascript
 
 SCRIPTS = [(paths.assets_dir() / "drag" / name).read_text(encoding="utf-8") for name in ("replay.mjs", "arms.mjs")]
 
-
-class Recorded:
-    """Noise that gives the hash's numbers, task by task."""
-
-    def __init__(self, draws: np.ndarray) -> None:
-        self._draws = iter(draws)
-
-    def added(self, clean: np.ndarray, std: float) -> np.ndarray:
-        return clean + std * next(self._draws)
 
 
 @pytest.mark.parametrize("noise", ["fresh", "remembered"])
@@ -41,15 +30,10 @@ def test_the_replay_is_the_learner_that_trains_for_real(noise: str, epsilon: flo
     """One seed of five tasks, each digit in one, through `CosineClassifier`: both of its rules."""
     data, n_tasks, seed = cosine_replay.digits(), 5, 1
     homes = arms.homes(data.n_classes, n_tasks, seed)
-    spec = RunSpec(
-        method="cosine", params=CosineParams(noise_over_tasks=noise), scenario=ClassIncremental(tasks=n_tasks),  # type: ignore[arg-type]
-        labels="prior-const", privacy=PrivacySpec(epsilons=(epsilon,), delta=cosine_replay.DELTA), seeds=(seed,),
-    )  # fmt: skip
     cell, size, every = Cell(epsilon, seed), data.rows.shape[1], tuple(range(data.n_classes))
-    context = PublicContext(n_inputs=size, n_classes=len(every), public=every, n_people=1000, n_tasks=n_tasks)
-    learner = CosineClassifier(spec, [cell], context)
     draws = arms.normals(arms.STREAMS * seed, n_tasks * len(every) * size).reshape(n_tasks, len(every), size)
-    learner._noises[cell] = Recorded(draws)  # type: ignore[assignment]
+    params = CosineParams(noise_over_tasks=noise)  # type: ignore[arg-type]
+    learner = arms.learner(cell, draws, n_tasks=n_tasks, n_classes=len(every), params=params)
     found = arms.accuracies(data, n_tasks, False, epsilon)
     names = {"fresh": ("added", "shrunk"), "remembered": ("remembered", "both")}[noise]
     ledger = Ledger(cosine_replay.DELTA, "add-remove", "once")

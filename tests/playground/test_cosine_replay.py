@@ -10,14 +10,12 @@ import numpy as np
 import pytest
 
 from dpcl_core.explorers import cosine_replay
-from dpcl_core.methods.common.method import PublicContext
-from dpcl_core.methods.features.cosine import CosineClassifier, CosineParams
 from dpcl_core.privacy import gaussian, statement
 from dpcl_core.privacy.ledger import Ledger
-from dpcl_core.scenarios.catalog import ClassIncremental
 from dpcl_core.scenarios.stream import Examples, Task
-from dpcl_core.spec import Cell, PrivacySpec, RunSpec
+from dpcl_core.spec import Cell
 from scripts import make_playground
+from tests.playground import arms
 from tests.support import javascript
 
 DELTA = 1e-5
@@ -26,20 +24,6 @@ TASK_OF_CLASS = np.array([[0, 0, 1, 1, 2, 2], [2, 1, 0, 2, 1, 0], [1, 2, 2, 0, 0
 EPSILONS = (0.1, 0.37, 1.0, 4.0, 16.0, math.inf)
 SCRIPT = Path(__file__).resolve().parents[2] / "assets" / "drag" / "replay.mjs"
 
-
-class Recorded:
-    """A noise source that gives the draws of a list, one after another."""
-
-    def __init__(self, draws: np.ndarray) -> None:
-        self.draws = list(draws)
-
-    def normal(self, shape: tuple[int, ...]) -> np.ndarray:
-        draw: np.ndarray = self.draws.pop(0)
-        assert draw.shape == shape
-        return draw
-
-    def added(self, clean: np.ndarray, std: float) -> np.ndarray:
-        return clean + std * self.normal(clean.shape)
 
 
 def points(n: int, generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
@@ -59,7 +43,7 @@ def draws(setting: str) -> np.ndarray:
 
 
 def prepared(setting: str) -> cosine_replay.ReplayData:
-    noises = [Recorded(own) for own in draws(setting)]
+    noises = [arms.Recorded(own) for own in draws(setting)]
     return make_playground.prepare(TRAIN, TEST, TASK_OF_CLASS, setting, DELTA, noises)  # type: ignore[arg-type]
 
 
@@ -103,26 +87,10 @@ def test_replay_equals_algorithm_1(setting: str, epsilon: float) -> None:
 @pytest.mark.parametrize("epsilon", [0.5, 2.0, math.inf])
 def test_replay_equals_the_learner_that_trains_for_real(setting: str, epsilon: float) -> None:
     """One seed through `CosineClassifier` itself, its noise replaced by the very draws of the replay."""
-    tasks = TASK_OF_CLASS[1]
-    spec = RunSpec(
-        method="cosine",
-        params=CosineParams(),
-        scenario=ClassIncremental(tasks=3),
-        labels=setting,  # type: ignore[arg-type]
-        privacy=PrivacySpec(epsilons=(epsilon,), delta=DELTA),
-        seeds=(1,),
-    )
-    cell = Cell(epsilon, 1)
-    learner = CosineClassifier(
-        spec,
-        [cell],
-        PublicContext(n_inputs=SIZE, n_classes=N_CLASSES, public=tuple(range(N_CLASSES)), n_people=100, n_tasks=3),
-    )
-    all_draws = draws(setting)[1]
+    tasks, cell, all_draws = TASK_OF_CLASS[1], Cell(epsilon, 1), draws(setting)[1]
     if setting == "prior":  # the learner draws for the list of the task only
-        learner._noises[cell] = Recorded(np.array([all_draws[0, tasks == k] for k in range(3)]))
-    else:
-        learner._noises[cell] = Recorded(all_draws)
+        all_draws = np.array([all_draws[0, tasks == k] for k in range(3)])
+    learner = arms.learner(cell, all_draws, n_tasks=3, n_classes=N_CLASSES, labels=setting)  # type: ignore[arg-type]
     found = cosine_replay.accuracies(prepared(setting), epsilon)[1]
     for k in range(3):
         prior = tuple(int(o) for o in np.flatnonzero(tasks == k))
