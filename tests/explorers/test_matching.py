@@ -66,7 +66,6 @@ def test_more_anchors_widen_the_least_gap_and_leave_the_rate_alone(long: World) 
     assert matching.anchor_scores(long.lists, same, long.anchors, long.view, long.rule, 0) is None
 
 
-
 # Agreement with the truth: against scikit-learn, by hand, and whatever groups are called.
 
 
@@ -91,7 +90,6 @@ def test_groups_stand_for_the_modes_that_make_most_entries_right() -> None:
     assert matching.is_correct(groups, modes, 3, 2).tolist() == [True, True, True, False]
 
 
-
 # CSLR's theorems in numbers: Theorem 2 against simulation, what grows with anchors and what does not, Proposition 3.
 
 
@@ -110,7 +108,6 @@ def test_with_as_many_anchors_as_theorem_2_asks_for_failures_are_rarer_than_eta(
     assert failures <= binom.ppf(1 - 1e-6, 2000, eta) < few, "a third of the anchors does not do"
 
 
-
 def test_separation_is_what_a_loop_over_pairs_finds_and_its_margin_never_falls_on_nested_anchors() -> None:
     generator, modes, gamma = np.random.default_rng(0), np.arange(24) % 4, 0.8
     every = generator.standard_normal((4, 400))[modes] + 0.2 * generator.standard_normal((24, 400))
@@ -123,7 +120,6 @@ def test_separation_is_what_a_loop_over_pairs_finds_and_its_margin_never_falls_o
     expected = (np.mean(rates), min(rates), min(one.max() for one in apart))
     assert matching.separation(signatures, modes, gamma) == pytest.approx(expected)
     assert all(map(math.isnan, matching.separation(signatures, np.zeros(24, np.int64), 1.0))), "no pairs"
-
 
 
 @pytest.mark.parametrize("n_modes", [1, 2, 3, 4, 5])

@@ -165,7 +165,6 @@ def test_what_cannot_be_matched_anew_is_not_told(changes: dict[str, object]) -> 
     assert Rematch.of(said, said[-1], params) is None
 
 
-
 def test_clients_of_one_task_each_are_told_of_under_one_another() -> None:
     said, params = told(AT_HOME)
     assert [event.lists.client for event in said if event.lists is not None] == [(0, 1, 2, 3), (4, 5, 6, 7)]
@@ -261,7 +260,6 @@ def test_what_an_entry_weighs_does_not_choose_it() -> None:
     assert matching_log.subsample(light, modes)[1].shape == (1, matching_log.SUBSAMPLE_SIZE)
     assert matching_log.is_long(modes)
     assert not matching_log.is_long(modes[:, : matching_log.LONGEST])
-
 
 
 # The simulator's view: maps that public points fix, entries without rows left out, noise as wide as it is.

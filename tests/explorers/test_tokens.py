@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
+from collections.abc import Iterator
 from itertools import pairwise
 
 import numpy as np
@@ -15,6 +18,7 @@ from dpcl_core.backbones import plain_language
 from dpcl_core.data.texts import KIND, KINDS, STOP, TOKEN, Span, Texts
 from dpcl_core.events import ScoredText
 from dpcl_core.explorers import tokens
+from dpcl_core.explorers.token_reader import ReaderEnded, TokenReader
 from dpcl_core.explorers.tokens import AGAINST, EVERY, SHOWN, Dials, Layer, auroc, average_precision, gathered, scores
 from dpcl_core.methods.language import sensitivity
 from dpcl_core.privacy import text_mechanisms
@@ -68,7 +72,6 @@ def test_a_text_that_was_cut_stops_before_the_word_that_was_cut(words: tuple[str
     n = len(words)
     text = tokens.whole_words(ScoredText(words, (0.5,) * n, (0.1,) * n, (False,) * n, ("",) * n, "calm"))
     assert (text.tokens, len(text.probability), len(text.kinds)) == (whole, len(whole), len(whole))
-
 
 
 def test_counts_are_those_of_each_task() -> None:
@@ -168,7 +171,6 @@ def test_measures_equal_those_of_scikit_learn_ties_included(digits: int) -> None
         assert average_precision(score, is_hit) == pytest.approx(average_precision_score(is_hit, score), abs=1e-12)
 
 
-
 def test_nothing_to_tell_apart_is_no_number() -> None:
     none = np.zeros(3, np.bool_)
     assert math.isnan(auroc(np.arange(3.0), none))
@@ -216,7 +218,6 @@ def test_look_alikes_are_not_private_and_are_a_group_of_their_own() -> None:
 )
 def test_the_pattern_word_by_word(words: tuple[str, ...], expected: list[bool]) -> None:
     assert tokens.patterns(words) == expected
-
 
 
 # The language model and PeCL's score in JavaScript against Python: tokens, probabilities, noise, nearest token.
@@ -286,3 +287,64 @@ def test_the_browser_scores_as_python_does() -> None:
     assert (np.array(found["near"]) == nearest).mean() > 0.95
     assert 0.3 < (nearest == ids).mean() < 1
     assert found["printed"][2:] == [ready.shown(token) for token in range(2, ready.size)]
+
+
+# The process that reads for a page: same scores as here, another question after it died, no torch here.
+
+
+READ = Texts(["Ann paid 40 dollars.", "The the the.", ""], [(Span(0, 3, "NAME"),), (), ()])
+TASKS = (("Ann paid.", "Bob paid."), ("The end of it.",))
+
+
+@pytest.fixture
+def reader() -> Iterator[TokenReader]:
+    """With the bundled model, which needs no torch: the process and its protocol are the same."""
+    made = TokenReader("lm-tiny")
+    yield made
+    made.close()
+
+
+def test_it_scores_as_this_process_does(reader: TokenReader) -> None:
+    found = reader.scored(READ, ("a", "b", "c"), TASKS)
+    counts = tokens.counted([Texts(list(task)) for task in TASKS])
+    expected = tokens.scored(READ, sensitivity.commonness(counts), ["a", "b", "c"])
+    for one, other in zip(found, expected, strict=True):
+        assert (one.tokens, one.is_stop, one.kinds, one.label) == (other.tokens, other.is_stop, other.kinds, other.label)
+        np.testing.assert_allclose(one.probability, other.probability, rtol=1e-5)
+        np.testing.assert_allclose(one.commonness, other.commonness, rtol=1e-12)
+
+
+@pytest.mark.slow
+def test_without_noise_all_is_read_and_another_tokenization_is_refused(reader: TokenReader) -> None:
+    n_tokens = len(reader.scored(READ.take(np.array([0])), ("",))[0].tokens)
+    read = reader.read(READ.strings[0], [0.0] * n_tokens, 1)
+    assert read is not None
+    assert "".join(read[0]) == READ.strings[0]
+    assert all(read[1])
+    blurred = reader.read(READ.strings[0], [1000.0] * n_tokens, 1)
+    assert blurred is not None
+    assert sum(blurred[1]) < n_tokens
+    assert reader.read(READ.strings[0], [0.0], 1) is None
+
+
+def test_a_dead_process_is_told_and_the_next_question_starts_another(reader: TokenReader) -> None:
+    reader.scored(READ, ("", "", ""))
+    process = reader._process
+    assert process is not None
+    process.kill()
+    process.wait()
+    assert reader.scored(READ, ("", "", ""))[0].tokens
+    with pytest.raises(ReaderEnded, match="ended by itself"):
+        reader.read("x", [0.0], -1)  # no such number of releases: the process fails
+
+
+def test_a_model_that_is_missing_is_told_with_its_repair(reader: TokenReader) -> None:
+    other = TokenReader("hf:nobody/nothing")
+    with pytest.raises(ReaderEnded, match=r"data\.backbone"):
+        other.scored(READ, ("", "", ""))
+    other.close()
+
+
+def test_the_page_s_end_loads_no_torch() -> None:
+    code = "import sys, dpcl_core.explorers.token_reader; sys.exit(bool({'torch', 'transformers'} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

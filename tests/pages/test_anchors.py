@@ -74,7 +74,6 @@ def test_every_figure_links_to_what_is_shown_now(open_page: Open) -> None:
     assert all(link == now for link in links)
 
 
-
 def test_lists_that_the_browser_does_not_have_are_drawn_by_the_server(open_page: Open) -> None:
     page = open_page("explore", view="clients", n="0", x="axes", y="2")
     assert played(page) is None
@@ -136,7 +135,6 @@ def test_a_run_in_any_state_shows_its_recorded_lists(open_page: Open, store: Sto
     )  # fmt: skip
     assert "What-if" not in words(page)
     assert page.query_params["run"] == run
-
 
 
 def test_a_linked_run_is_offered_beside_the_newest_of_its_name(open_page: Open, store: Store, monkeypatch: Patch) -> None:
@@ -226,7 +224,6 @@ def test_long_lists_of_clients_with_one_task_each_can_be_moved_and_it_says_what_
         words(page), "Shown: the first clients of every task, 6 in all", "so 30 of 48 entries were compared",
         "of 48 entries of 6 clients found their group",
     )  # fmt: skip
-
 
 
 def test_the_train_page_shows_the_newest_lists_live_and_every_round_afterwards(open_page: Open, store: Store) -> None:

@@ -9,21 +9,23 @@ from typing import Any
 
 import pytest
 
+from dpcl_core import checks
 from dpcl_core.attacks import cslr_games, l2dp_games, token_noise_games
 from dpcl_core.events import CellFinished
 from dpcl_core.methods import catalog as methods
 from dpcl_core.privacy import cslr_accounting, text_mechanisms
 from dpcl_core.privacy.cslr_accounting import Reading
+from dpcl_core.privacy.statement import Standing
 from dpcl_core.runs.store import Store
 from pages import privacy
-from pages.parts import cslr_claim, lifelong_claims, pecl_claim
+from pages import runs as runs_page
+from pages.parts import comparison, cslr_claim, lifelong_claims, pecl_claim, status_line
 from tests.pages.conftest import Open, Patch, press, words
 from tests.support import replay
 from tests.support.asserting import excludes, includes
 from tests.support.tiers import quick
 
 SECTIONS = {"l": "What Theorem 2 says", "r": "Every reading, at the printed noise", "t": "What Eq. 5 prints"}
-
 
 
 def test_sections_are_closed_and_cost_nothing_until_they_are_opened(open_page: Open) -> None:
@@ -145,7 +147,6 @@ def test_every_field_has_a_key_of_its_own() -> None:
         assert all(field.key.startswith(letter) for field in module.FIELDS)
 
 
-
 def test_two_records_subtracted_and_two_candidates_tested(open_page: Open) -> None:
     page = press(open_page("privacy", l="1", lc="13"), "Subtract two records")
     assert "The noise is gone from the difference: no pixel is off by more than" in words(page)
@@ -165,7 +166,6 @@ def test_a_learner_survives_shared_noise_and_not_fresh_noise(open_page: Open) ->
     assert fresh < 25
     everywhere = words(press(open_page("privacy", l="1", lc="45"), "Train at every scale"))
     assert "With b = 45: one noise for all: " in everywhere
-
 
 
 READING = {"claim": cslr_accounting.nominal_claim(4.0, Reading(1.45)), "parts": {"replay release": 62.31, "head": math.inf}}
@@ -216,7 +216,6 @@ def computed() -> None:
             cslr_accounting.costs(row.of(sigma))
 
 
-
 def test_a_noisy_head_gives_three_numbers_and_one_bound(open_page: Open) -> None:
     said = words(open_page("privacy", r="1", rh="4.709"))
     assert "| **head alone** | 4 | 4 | 4 |" in said or "| **head alone** | 4.01 | 4.01 | 4.01 |" in said
@@ -225,15 +224,12 @@ def test_a_noisy_head_gives_three_numbers_and_one_bound(open_page: Open) -> None
     assert "no bound at all" not in said.split("This reading keeps")[1][:120]
 
 
-
 def test_the_noise_that_the_claims_would_take_is_found_at_a_press(open_page: Open) -> None:
     page = open_page("privacy", r="1", rs="everyone", rt="4")
     assert "σ needed" not in words(page)
     page.button(key="list-needed-search").click().run()
     said = words(page)
     includes(said, "| 4 | 1.45 | **4.32", "| 1 | 3.2 | **14.92")
-
-
 
 
 def test_the_nominal_number_never_stands_without_the_word_and_the_warning(open_page: Open) -> None:
@@ -246,3 +242,101 @@ def test_the_nominal_number_never_stands_without_the_word_and_the_warning(open_p
     for start in ("Nominal ε = 7", "What a nominal ε of 7", "Nominal for the attacked token: ε = 7"):
         sentence = said[said.index(start) :][:120]
         assert "no guarantee" in " ".join(sentence.split())
+
+
+# A run whose ε is only claimed: no page shows that number without "not verified", or on a line with bounds.
+
+
+SPEC = replay.a_spec(epsilons=(0.5, math.inf))
+BANNER = "Claimed ε = 0.5 (Lai et al. 2022, Theorem 2, not verified). No bound: an audit proved at least 5.6."
+
+
+@pytest.fixture
+def only_claims(monkeypatch: Patch) -> None:
+    """The cosine classifier, as if its budgets were only claimed."""
+    monkeypatch.setattr(methods, "CARDS", {**methods.CARDS, "cosine": replace(methods.CARDS["cosine"], guarantee="nominal")})
+
+
+@pytest.fixture
+def run_id(store: Store, only_claims: None) -> str:
+    return replay.fill(store, SPEC, replay.claimed(replay.recorded(SPEC)), name="claims")
+
+
+def test_every_page_says_claim_and_audit_beside_the_run(open_page: Open, store: Store, run_id: str) -> None:
+    said = words(open_page("train", run=run_id))
+    includes(
+        said, BANNER, "Audit: ε ≥ 5.6 at 95 % confidence, 1,000 releases a side (differencing the memory).",
+        "<b>Why</b> One noise vector is shared", "claimed ε = 0.5, ∞, not verified", "at claimed ε = 0.5",
+    )  # fmt: skip
+    assert "A guess whether someone took part is right with probability at most" not in said
+    shown = words(open_page("privacy", run=run_id, e="0.5"))
+    includes(shown, BANNER, "| **total for any one person** (parallel) | **no bound** |")
+    frame = runs_page.table([store.get(run_id)], store.final_accuracies([run_id]))
+    assert frame["epsilons"][0] == "0.5, ∞ (claimed)"
+
+
+@pytest.mark.parametrize(
+    ("epsilons", "detail", "said"),
+    [
+        (SPEC.privacy.epsilons, "ε only claimed, no bound", "Every run of it is audited."),
+        ((math.inf,), "no noise", "No noise is added: no privacy."),
+    ],
+)
+def test_a_run_under_way_says_that_no_bound_holds(
+    open_page: Open, store: Store, only_claims: None, epsilons: tuple[float, ...], detail: str, said: str
+) -> None:
+    spec = replay.a_spec(epsilons=epsilons)
+    events = [event for event in replay.claimed(replay.recorded(spec)) if type(event).__name__ != "CellFinished"]
+    run = store.get(replay.fill(store, spec, events, status="running"))
+    line = status_line.status_of_run(run, events, run.started or 0.0).detail
+    assert detail in line
+    assert ("claimed" in line) == ("claimed" in detail)
+    shown = words(open_page("train", run=run.id))
+    assert said in shown
+    assert "accounted so far" not in shown
+
+
+def test_a_comparison_with_a_bound_is_warned_of_and_drawn_apart(
+    open_page: Open, store: Store, run_id: str, monkeypatch: Patch
+) -> None:
+    monkeypatch.setattr(methods, "is_nominal", lambda name: name == "cosine")
+    proved = checks.parse({**SPEC.jsonable(), "method": "naive", "params": {}})
+    other = replay.fill(store, proved, replay.recorded(proved), name="proved")
+    said = words(open_page("runs", view="compare", v="1", r=f"{run_id},{other}", f="0.5"))
+    includes(said, "The ε of A is a claim", "A (claimed): ", "for some runs a claim, not verified", BANNER)
+
+
+@pytest.mark.parametrize(
+    ("kinds", "said"),
+    [
+        (("bound", "bound"), None),
+        (("claimed", "claimed"), None),
+        (("replay", "replay"), None),
+        (("bound", "claimed"), "The ε of B is a claim"),
+        (("replay", "bound"), "The ε of A covers the replay only: the head is not private"),
+        (("bound", "none"), "The ε of B is only what was asked for: labels read from the data have no bound."),
+    ],
+)
+def test_promises_are_unequal_only_where_they_are(kinds: tuple[Standing, Standing], said: str | None) -> None:
+    found = comparison.unequal_promises(dict(zip("AB", kinds, strict=True)))
+    assert found is None if said is None else str(found).startswith(said)
+
+
+def test_a_budget_of_the_replay_alone_is_called_that_on_every_page(
+    open_page: Open, store: Store, monkeypatch: Patch
+) -> None:
+    """And what marked names are found by is called entity F1, not accuracy."""
+    card = replace(methods.CARDS["cosine"], guarantee="proved", is_for_the_replay=lambda params: True)
+    monkeypatch.setattr(methods, "CARDS", {**methods.CARDS, "cosine": card})
+    spec = replay.a_spec(epsilons=(0.5, 8.0))
+    names = replace(spec, data=replace(spec.data, dataset="ner-gum"))
+    run = replay.fill(store, names, replay.recorded(names), name="names")
+    said = words(open_page("train", run=run))
+    includes(said, "Entity F1 over tasks", "replay ε = 8, total ∞, entity F1 %", "replay ε = 0.5, 8, head not private")
+    assert "claimed" not in said
+    assert "accuracy" not in " ".join(title for title in said.splitlines() if title.startswith("**"))
+    listed = open_page("runs")
+    assert "0.5, 8 (replay alone)" in listed.dataframe[0].value["epsilons"].tolist()
+    other = replay.fill(store, spec, replay.recorded(spec), name="digits")
+    compared = words(open_page("runs", view="compare", v="1", r=f"{run},{other}", f="8"))
+    includes(compared, "Entity F1 or accuracy on the tasks seen so far", "A (replay alone): ")

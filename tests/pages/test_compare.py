@@ -145,7 +145,6 @@ def test_a_ceiling_is_not_what_it_opens_on(open_page: Open, store: Store) -> Non
     assert set(open_page("runs", view="compare").multiselect[0].value) == private
 
 
-
 def test_a_wanted_accuracy_gives_an_epsilon_for_every_run(open_page: Open, store: Store) -> None:
     first, second = _filled(store), _filled(store, labels="prior")
     page = open_page("runs", view="compare", v="1", r=f"{first},{second}", want="20")
@@ -179,7 +178,6 @@ def test_runs_that_share_too_few_seeds_say_so_once_and_what_to_start(open_page: 
     assert dict(parse_qsl(link.query_string)) == train_form.parameters_of(wanted)
 
 
-
 def test_levels_are_drawn_where_all_runs_share_them() -> None:
     one = References(0.1, None, n_tested=400.0, ceiling=0.9)
     assert comparison.shared_references([one, one]) == one
@@ -192,7 +190,6 @@ def test_levels_are_drawn_where_all_runs_share_them() -> None:
 
 
 LOWER = (0.02, 0.05, 0.03, 0.09, 0.01)  # by how much the second run is worse after each task
-
 
 
 BOTH = {"ta": "A", "tc": "8", "tb": "B", "td": "8"}
@@ -210,7 +207,6 @@ def test_a_link_opens_the_test_of_two_curves_and_not_paired_is_another(open_page
     assert "not paired, equal variances" in words(page)
     assert page.query_params["tp"] == "0"
     assert expected not in words(page)
-
 
 
 def test_curves_of_different_length_are_one_sentence_and_nothing_is_lost(open_page: Open, store: Store) -> None:
@@ -248,7 +244,6 @@ def _with(**changes: object) -> RunSpec:
     return checks.parse(raw)
 
 
-
 @pytest.mark.parametrize(
     ("other", "words"),
     [
@@ -275,7 +270,6 @@ def test_runs_of_one_method_and_dataset_are_told_apart_in_a_line() -> None:
     assert comparison.what_differs({"A": _with(), "B": _with(data={"dataset": "mnist"})}) is None
 
 
-
 def test_settings_that_differ_are_named_as_on_the_form_of_train() -> None:
     rows, n_equal = comparison.differences({"A": _with(), "B": _with(labels="prior", scenario={"tasks": 2})})
     assert {row["setting"]: (row["A"], row["B"]) for row in rows} == {
@@ -300,7 +294,6 @@ def test_settings_that_differ_are_named_as_on_the_form_of_train() -> None:
     assert named["These settings were tuned"] == ("not by looking at results on any data", "on public data (by your word)")
 
 
-
 @pytest.mark.parametrize("scenario", scenarios.CARDS)
 def test_every_setting_of_a_run_has_a_name_for_readers(scenario: str) -> None:
     of_all = [f"data.{name}" for name in fields_of(DataSpec)] + [f"privacy.{name}" for name in fields_of(PrivacySpec)]
@@ -311,7 +304,6 @@ def test_every_setting_of_a_run_has_a_name_for_readers(scenario: str) -> None:
         titles = {key: fields.title(key, method, scenario) for key in settings}
         assert not [key for key, title in titles.items() if title == key]
         assert len(set(titles.values())) == len(titles), "two columns of a table have two names"
-
 
 
 def test_a_pair_without_a_warning_and_with_enough_seeds_comes_first() -> None:

@@ -49,7 +49,6 @@ def test_the_element_is_fed_the_same_at_every_budget(open_page: Open, n_tasks: s
     assert page.get("bidi_component")[0].proto.bytes == sent
 
 
-
 def test_the_plain_slider_says_the_same_as_the_element(open_page: Open) -> None:
     not_private = words(open_page("explore", view="playground", l="data", plain="1", e="2"))
     includes(not_private, "Not DP. The list of labels is read from the data", f"\n{statement.NO_ODDS}")
@@ -141,7 +140,6 @@ def test_odds_are_those_of_the_runs_own_ledger(
     assert (statement.NO_ODDS in said) is ("no ε bounds that" in said) is (scenario is not None)
 
 
-
 def test_broken_links_are_answered(open_page: Open, store: Store) -> None:
     said = words(open_page("explore", view="playground", e="banana", t="3", zz="1"))
     includes(said, "asks for ε = banana: must be ", "asks for tasks = 3: must be one of 2, 5, 10; using 5 instead.", "zz")
@@ -160,7 +158,6 @@ def test_a_stored_run_steps_through_its_trained_budgets(open_page: Open, store: 
     assert slider.value == 1.0  # 2 was not trained; 1 is next to it on the log axis
     includes(said, "test examples are right after 5 tasks.", "ε has 3 values.")
     assert "without noise" not in said.split("test examples are right")[1][:40]  # this run has no such cell
-
 
 
 def test_a_table_of_trained_cells_is_the_run_itself(open_page: Open) -> None:
@@ -206,7 +203,6 @@ def test_digits_without_noise_are_what_the_engine_gets(labels: str) -> None:
                 assert matrix[event.task] == pytest.approx(list(event.accuracy), abs=1.01 / 60)  # one digit by rounding
 
 
-
 @pytest.mark.parametrize(("labels", "epsilon"), [("prior-const", 1.0), ("prior", 4.0), ("data", 1.0), ("prior", math.inf)])
 def test_recorded_promises_are_what_the_ledger_says_now(labels: str, epsilon: float) -> None:
     source = calculator.digits(labels, 5)  # type: ignore[arg-type]
@@ -224,7 +220,6 @@ def test_recorded_promises_are_what_the_ledger_says_now(labels: str, epsilon: fl
     assert chances == pytest.approx([0.1] * 3, abs=0.015), "of the test part"
     between = calculator.digits_guarantee("prior", 2, 0.37)  # between the stops, through the ledger
     assert (between.epsilon, between.claimed_epsilon) == (pytest.approx(0.37, abs=1e-4), 0.37)
-
 
 
 def test_a_run_with_tasks_that_were_not_tested_keeps_its_gaps(open_page: Open) -> None:

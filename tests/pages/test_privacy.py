@@ -57,7 +57,6 @@ def test_what_the_example_promises_and_costs_is_said_in_numbers(
     assert ("Ledger: by task" in shown) == ("e" not in query or query["e"] == "1")
 
 
-
 def asked(page: AppTest, panel: str = "noise") -> Any:
     """The question that the browser's calculator opens with; `panel`: noise or tasks."""
     return next(document["start"] for document in told(page, "calculator") if document["panels"] == [panel])
@@ -103,7 +102,6 @@ def test_one_gaussian_is_left_to_the_browser(open_page: Open) -> None:
     assert "By privacy loss distributions" not in words(page)
 
 
-
 def test_a_learned_list_has_its_own_line_in_the_ledger(open_page: Open, store: Store) -> None:
     spec = replay.a_spec(labels="dp-learned", epsilons=(1.0,), seeds=(0,))
     said = words(open_page("privacy", run=replay.fill(store, spec, list(engine.run(spec)))))
@@ -143,7 +141,6 @@ def test_a_link_gives_the_same_view_again(open_page: Open) -> None:
     page = open_page("privacy", **query)
     assert {name: page.query_params[name] for name in query} == query
     assert (asked(page, "tasks")["tasks"], asked(page, "tasks")["task_epsilon"]) == (7, 0.5)
-
 
 
 def test_a_dropped_card_is_checked_and_a_changed_one_named(open_page: Open, home: Path) -> None:

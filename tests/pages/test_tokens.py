@@ -182,7 +182,6 @@ def test_any_text_is_shown_as_it_is(open_page: Open, text: str) -> None:
     assert text_of(heatmap(page)) == text
 
 
-
 @pytest.mark.usefixtures("read_by_big")
 def test_a_long_text_is_shown_in_parts(open_page: Open) -> None:
     text = ("The quick brown fox jumps over the lazy dog. " * 3000)[: sensitive_words.MAX_CHARACTERS]
@@ -198,7 +197,6 @@ def test_a_long_text_is_shown_in_parts(open_page: Open) -> None:
     assert text_of(heatmap(page)) == parts[1]
 
 
-
 @pytest.mark.parametrize("status", ["finished", "running", "failed", "cancelled", "lost"])
 def test_a_run_in_any_state_shows_what_it_has_told(open_page: Open, store: Store, status: Status) -> None:
     run = replay.fill(store, SPEC, SAID, status=status)
@@ -210,7 +208,6 @@ def test_a_run_in_any_state_shows_what_it_has_told(open_page: Open, store: Store
         "AUROC of the score for personal tokens",
     )  # fmt: skip
     assert address(page) == {"view": "words", "v": "1", "sh": "run", "run": run, "t": "2", "m": "current", "e": "8"}
-
 
 
 @pytest.mark.parametrize(
@@ -229,7 +226,6 @@ def test_a_run_that_shows_no_text_says_why(
     page = open_page("explore", view="words", run=replay.fill(store, spec, replay.recorded(SPEC), status=status))
     assert not heatmap(page)
     assert said in words(page)
-
 
 
 def test_a_finished_run_shows_its_tokens_whatever_is_refused_today(open_page: Open, store: Store) -> None:

@@ -115,7 +115,6 @@ def test_public_datasets_that_are_here_can_stand_in(open_page: Open, store: Stor
     assert "Start tuning" not in labels(page)
 
 
-
 def test_the_best_settings_fill_the_form_and_mark_it_as_tuned(open_page: Open, store: Store) -> None:
     study_id = fill(store, "finished", 3)
     page = press(open_page("train", v="1", m="peft-ensemble", e="1,8", sd="4,5", tu=study_id), "Use these settings")
@@ -141,7 +140,6 @@ def test_stop_and_resume_reach_the_queue(open_page: Open, store: Store, idle: No
     assert "Tuning queued" in words(page)
 
 
-
 def test_tunings_so_far_are_listed_and_opened_without_a_link(open_page: Open, store: Store) -> None:
     study_id = fill(store, "finished", 3)
     page = unfolded(open_page("train", v="1", m="peft-ensemble"), "tune")
@@ -152,7 +150,6 @@ def test_tunings_so_far_are_listed_and_opened_without_a_link(open_page: Open, st
     assert "Trial 3 is the best of 3" not in words(press(page, "Close"))
     unknown = open_page("train", v="1", m="peft-ensemble", tu="0123456789ab")
     assert any("0123456789ab" in warning.value for warning in unknown.warning)
-
 
 
 @pytest.mark.parametrize("on", ["no", "public", "private"])
@@ -242,7 +239,6 @@ def test_a_run_that_cannot_be_audited_so_says_why_and_what_audits_it(
     assert len(folds) == (command is not None)
     assert all(fold.code[0].value.startswith(str(command)) for fold in folds)
     assert box(page, "button", "Audit this run").disabled
-
 
 
 def test_the_numbers_are_told_as_one_would_say_them() -> None:
