@@ -75,7 +75,7 @@ def _draw(view: state.View, study: Study, form: RunSpec | None) -> None:
         run_panel.log(study.turn, "tuning-log")
         _best(view, study, form)
         if study.trials and study.sizes is not None:
-            _trials(study)
+            _trials(study, study.sizes)
 
 
 def words(study: Study) -> status_line.StatusLine:
@@ -133,9 +133,8 @@ def _best(view: state.View, study: Study, form: RunSpec | None) -> None:
             st.rerun()
 
 
-def _trials(study: Study) -> None:
-    table, sizes = frame(study), study.sizes
-    assert sizes is not None  # checked by the caller
+def _trials(study: Study, sizes: settings.Sizes) -> None:
+    table = frame(study)
     picture = reproduction.trials(table, n_trials=study.tune.n_trials, n_validation=sizes.n_validation, dark=text.is_dark())
     figure_card.show(picture, None, key="tuning-trials", live=True)
     shown = table.assign(accuracy=(100 * table["accuracy"]).round(1), trouble=table["trouble"].fillna(""))
@@ -218,9 +217,15 @@ def _choices(values: Mapping[str, object], spec: RunSpec, device: str) -> None:
     left, right = st.columns(2, gap="small")
     epsilon = left.selectbox("For ε", budgets, index=usual, format_func=epsilon_text, key=f"tune-epsilon-{budgets}")
     seed = right.selectbox("For seed", seeds, key=f"tune-seed-{seeds}")
-    tune, refusal = _checked(values, on, proxy, n_trials, epsilon, seed)
-    if refusal:
-        st.error(plain(refusal))
+    tune = None
+    if on == "private" or proxy is not None:  # else the caption above says what is missing
+        raw = train_form.raw_of({**values, "epsilons": (epsilon,), "seeds": (seed,), "tuned": "no"})
+        try:
+            asked = settings.parse({"base": checks.parse(raw), "on": on, "proxy": proxy, "n_trials": n_trials})
+            settings.check_search(asked)
+            tune = asked
+        except BadInput as refused:
+            st.error(plain(str(refused)))
     if st.button("Start tuning", width="stretch", disabled=tune is None, key="tune-start") and tune is not None:
         study_id = Studies(state.store()).create(tune, device=device)
         state.executor().submit(study_id)
@@ -241,21 +246,6 @@ def _proxy(dataset: str) -> str | None:
 def _proxies_here(dataset: str) -> tuple[str, ...]:
     """Available datasets that may serve as proxy for this one."""
     return tuple(name for name in settings.proxies(dataset) if datasets.available(datasets.card(name)) is None)
-
-
-def _checked(
-    values: Mapping[str, object], on: str, proxy: str | None, n_trials: int, epsilon: float, seed: int
-) -> tuple[settings.TuneSpec | None, str | None]:
-    """The tuning, or the sentence that says what to change (None if the form already says it)."""
-    if on == "public" and proxy is None:
-        return None, None
-    raw = train_form.raw_of({**values, "epsilons": (epsilon,), "seeds": (seed,), "tuned": "no"})
-    try:
-        tune = settings.parse({"base": checks.parse(raw), "on": on, "proxy": proxy, "n_trials": n_trials})
-        settings.check_search(tune)
-    except BadInput as refused:
-        return None, str(refused)
-    return tune, None
 
 
 def _show(values: Mapping[str, object], study_id: str | None) -> None:
