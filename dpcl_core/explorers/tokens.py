@@ -204,12 +204,11 @@ def values(text: ScoredText, layer: Layer, dials: Dials) -> NDArray[np.float64]:
 
     "hinge": the weight while the model finds the token likelier than the public model does; afterwards it is 0.
     """
-    if layer == "p":
-        return np.asarray(text.probability, np.float64)
-    if layer == "score1":
-        return -np.log(np.asarray(text.probability, np.float64))
     if layer == "score2":
         return np.asarray(text.commonness, np.float64)
+    if layer in ("p", "score1"):
+        p = np.asarray(text.probability, np.float64)
+        return p if layer == "p" else -np.log(p)
     score = token_scores(text, dials)
     if layer == "score":
         return score

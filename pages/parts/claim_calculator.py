@@ -357,13 +357,11 @@ def check_card() -> None:
 def _checked(content: bytes) -> None:
     with st.spinner("Checking ..."):
         models = _verified(content)
-    match card.exit_status(models):
-        case 0:
-            st.success("Every number matches its events.")
-        case 1:
-            st.error("A number on this card does not follow from its events.")
-        case _:
-            st.warning("Parts of this card cannot be checked.")
+    show, said = {
+        0: (st.success, "Every number matches its events."),
+        1: (st.error, "A number on this card does not follow from its events."),
+    }.get(card.exit_status(models), (st.warning, "Parts of this card cannot be checked."))
+    show(said)
     layout.draw_table(("model", "stated ε", "ε from its events", "numbers", "verdict"), map(_row, models))
     for model in models:
         if model.verdict != "matches":

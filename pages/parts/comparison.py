@@ -52,18 +52,17 @@ def different_tests(specs: Mapping[str, RunSpec]) -> str | None:
     names = list(specs)
     for name in names[1:]:
         first, other = specs[names[0]], specs[name]
-        pair = f"{names[0]} and {name}"
-        if first.data.dataset != other.data.dataset:
-            return (
-                f"{pair} were tested on different data ({called(first.data.dataset)}, {called(other.data.dataset)}): "
-                "a difference in accuracy says nothing about the methods."
-            )
-        if first.data.test_per_class != other.data.test_per_class:
-            return f"{pair} were tested on different subsets of {called(first.data.dataset)}: do not read small differences."
-        if first.public_labels != other.public_labels:
-            return f"{pair} had different classes: a difference in accuracy says nothing about the methods."
-        if first.scenario != other.scenario:
-            return f"{pair} had different streams: accuracy over tasks is not comparable between them."
+        data, its_data = called(first.data.dataset), called(other.data.dataset)
+        nothing = "a difference in accuracy says nothing about the methods."
+        for is_other, said in (
+            (first.data.dataset != other.data.dataset, f"were tested on different data ({data}, {its_data}): {nothing}"),
+            (first.data.test_per_class != other.data.test_per_class,
+             f"were tested on different subsets of {data}: do not read small differences."),
+            (first.public_labels != other.public_labels, f"had different classes: {nothing}"),
+            (first.scenario != other.scenario, "had different streams: accuracy over tasks is not comparable between them."),
+        ):  # fmt: skip
+            if is_other:
+                return f"{names[0]} and {name} {said}"
     return None
 
 
@@ -103,25 +102,15 @@ def unequal_promises(standings: Mapping[str, Standing]) -> str | None:
     """A warning if the ε of the runs have different standings (proved, claimed, replay only, none); else None."""
     if len(set(standings.values())) < 2:
         return None
-    claimed, of_replay, unbounded = (
-        [name for name, kind in standings.items() if kind == wanted] for wanted in ("claimed", "replay", "none")
-    )
-    sentences = []
-    if claimed:
-        one = len(claimed) == 1
-        sentences.append(
-            f"The ε of {' and '.join(claimed)} {'is a claim' if one else 'are claims'} that no ledger supports: at the "
-            f"same ε {'it promises' if one else 'they promise'} nothing, while the others hold."
-        )
-    if of_replay:
-        sentences.append(
-            f"The ε of {' and '.join(of_replay)} covers the replay only: the head is not private, and the run has no bound."
-        )
-    if unbounded:
-        sentences.append(
-            f"The ε of {' and '.join(unbounded)} is only what was asked for: labels read from the data have no bound."
-        )
-    return " ".join(sentences)
+    one = list(standings.values()).count("claimed") == 1
+    sentences: dict[Standing, str] = {
+        "claimed": f"{'is a claim' if one else 'are claims'} that no ledger supports: at the same ε "
+        f"{'it promises' if one else 'they promise'} nothing, while the others hold.",
+        "replay": "covers the replay only: the head is not private, and the run has no bound.",
+        "none": "is only what was asked for: labels read from the data have no bound.",
+    }
+    of_kind = {kind: " and ".join(name for name, its in standings.items() if its == kind) for kind in sentences}
+    return " ".join(f"The ε of {of_kind[kind]} {said}" for kind, said in sentences.items() if of_kind[kind])
 
 
 def shared_budgets(specs: Sequence[RunSpec]) -> list[float]:
