@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import groupby
 from typing import cast
 
 import pandas as pd
@@ -11,7 +12,7 @@ import streamlit as st
 from dpcl_core.elements import calculator as calculators
 from dpcl_core.elements.element import CALCULATOR
 from dpcl_core.errors import BadInput
-from dpcl_core.events import CellFinished, Guarantee
+from dpcl_core.events import CellFinished, Guarantee, of_kind
 from dpcl_core.figures import tokens
 from dpcl_core.figures.picture import Provenance, epsilon_label
 from dpcl_core.methods import catalog as methods
@@ -54,11 +55,9 @@ def page() -> None:
     result, run_notices = _linked_result(view)
     place = heading("Privacy", "What is protected, and what does ε promise?", notices=[*view.read.notices, *run_notices])
     values, guarantee = _statement(view, result)
-    nominal = guarantee if statement.is_nominal(guarantee) else None
+    own_claim = _claim(guarantee) if statement.is_nominal(guarantee) else None
     for claim in CLAIMS:
-        values |= claim_calculator.draw_claim_expander(
-            claim, view, nominal if nominal is not None and claim is _claim(nominal) else None
-        )
+        values |= claim_calculator.draw_claim_expander(claim, view, guarantee if claim is own_claim else None)
     left, right = st.columns(2)
     with right:
         values |= _composition(view)
@@ -73,7 +72,7 @@ def page() -> None:
     actions(place, is_shared=True, help_text=WORDS["privacy"]["help"], view=view)
 
 
-def _claim(given: Guarantee) -> claim_calculator.Claim:
+def _claim(given: Guarantee) -> claim_calculator.ClaimSection:
     """The published claim that a run's ε repeats."""
     return next((claim for claim in CLAIMS if claim.is_of(given)), CLAIMS[0])
 
@@ -159,8 +158,7 @@ def _own_cost(result: Result, chosen: float) -> None:
     """
     from dpcl_core.explorers import own_cost  # loads the engine
 
-    cells = [one for one in result.events if isinstance(one, CellFinished) and one.cell.epsilon == chosen]
-    ledger = cells[0].ledger if cells else None
+    ledger = next((one.ledger for one in of_kind(result.events, CellFinished) if one.cell.epsilon == chosen), None)
     if ledger is None or result.started is None or math.isinf(chosen) or own_cost.refusal(result.spec, ledger) is not None:
         return
     with layout.card("own-cost"):
@@ -171,13 +169,10 @@ def _own_cost(result: Result, chosen: float) -> None:
             return
         st.markdown(WORDS["own_cost"]["equal"])
         cost = own_cost.of_everyone(result.spec, ledger, result.started.n_tasks)
-        shown = [statement.shown_number(value) for value in cost.alone]
-        places = [task for task in range(len(shown)) if not task or shown[task] != shown[task - 1]]
-        ends = [*(place - 1 for place in places[1:]), len(shown) - 1]
-        rows = [
-            (f"task {first + 1}" if first == last else f"one of tasks {first + 1} to {last + 1}", shown[first])
-            for first, last in zip(places, ends, strict=True)
-        ]
+        shown, rows = [statement.shown_number(value) for value in cost.alone], list[tuple[str, str]]()
+        for value, tasks in groupby(range(len(shown)), shown.__getitem__):
+            first, *others = tasks
+            rows.append((f"one of tasks {first + 1} to {others[-1] + 1}" if others else f"task {first + 1}", value))
         if ledger.recurrence == "every":
             rows.append(("every task", statement.shown_number(cost.in_all)))
         layout.draw_table(("my row is in", "my own ε"), rows)
@@ -190,21 +185,19 @@ def _spent(result: Result, chosen: float) -> pd.DataFrame:
     """
     given = result.guarantees[chosen]
     steps = [given.parts[name] for name in given.parts if name.startswith("task ")]
-    columns = ["people", "after_task", "epsilon", "step"]
+    rows: list[tuple[str, int, float, float]] = []
     # The sum over tasks is a closed form where every task is one Gaussian release and nothing else.
     is_one_release = methods.card(result.spec.method).is_one_release and statement.LISTS not in given.parts
-    if not steps or not all(map(math.isfinite, steps)) or not is_one_release:
-        return pd.DataFrame(columns=columns)
-    totals = accounting.in_every_task(steps, given.delta)
-    rows = [("in one task (the first)", t, steps[0], steps[0] if t == 0 else 0.0) for t in range(len(steps))]
-    rows += [("in every task so far", t, totals[t], steps[t]) for t in range(len(steps))]
-    return pd.DataFrame(rows, columns=columns)
+    if steps and all(map(math.isfinite, steps)) and is_one_release:
+        totals = accounting.in_every_task(steps, given.delta)
+        rows = [("in one task (the first)", t, steps[0], steps[0] if t == 0 else 0.0) for t in range(len(steps))]
+        rows += [("in every task so far", t, totals[t], steps[t]) for t in range(len(steps))]
+    return pd.DataFrame(rows, columns=["people", "after_task", "epsilon", "step"])
 
 
 def _calculator(view: state.View) -> dict[str, object]:
-    start = _question(view)
     with layout.card("calculator"):
-        asked = start.changed(_drawn(view, start, "noise"))
+        asked = _asked(view, "noise")
         if asked.mechanism == "sampled":
             try:
                 _by_losses(asked)
@@ -216,15 +209,12 @@ def _calculator(view: state.View) -> dict[str, object]:
     return given | {name: getattr(asked, name) for name in _CHOSEN}
 
 
-def _question(view: state.View) -> calculators.Question:
+def _asked(view: state.View, panel: calculators.Panel) -> calculators.Question:
+    """Draws a part of the browser's calculators; returns the link's question with what the browser reports."""
     said = {name: str(view[f"in_{name}"]) for name in _GIVEN} | {name: str(view[name]) for name in _CHOSEN}
-    return calculators.Question(**said, tasks=cast(int, view["tasks"]), task_epsilon=cast(float, view["task_epsilon"]))
-
-
-def _drawn(view: state.View, start: calculators.Question, panel: calculators.Panel) -> object:
-    """Draws a part of the browser's calculators; returns the question that it reports."""
-    data = calculators.document(start, (panel,))
-    return figure_card.mounted(CALCULATOR)(key=view.key(panel), data=data, on_question_change=lambda: None).get("question")
+    start = calculators.Question(**said, tasks=cast(int, view["tasks"]), task_epsilon=cast(float, view["task_epsilon"]))
+    data, draw = calculators.document(start, (panel,)), figure_card.mounted(CALCULATOR)
+    return start.changed(draw(key=view.key(panel), data=data, on_question_change=lambda: None).get("question"))
 
 
 def _by_losses(asked: calculators.Question) -> None:
@@ -248,14 +238,12 @@ def _by_losses(asked: calculators.Question) -> None:
 
 
 def _composition(view: state.View) -> dict[str, object]:
-    start = _question(view)
     with layout.card("composition"):
-        asked = start.changed(_drawn(view, start, "tasks"))
+        asked = _asked(view, "tasks")
     tasks, epsilon = asked.tasks, asked.task_epsilon
     provenance = Provenance("computed", None, "DP cosine classifier", epsilons=(epsilon,), delta=calculators.DELTA)
     # The noise against the number of tasks.
-    names = {name: name for name in PEOPLE}
-    people = str(fields.segmented(view, "people", "Tasks that one person may be in", names))
+    people = str(fields.segmented(view, "people", "Tasks that one person may be in", {name: name for name in PEOPLE}))
     table = pd.DataFrame(_by_tasks(tasks, int(people)), columns=["factorisation", "n_tasks", "noise"])
     figure_card.show(
         figure_card.kept_builder(tokens.noise_against_tasks)(table, dark=is_dark()), provenance, key="noise",
@@ -268,12 +256,7 @@ def _composition(view: state.View) -> dict[str, object]:
         title="Who watches the stream, and who sees the last model",
         note="one person, in the first task; all releases together stay within the ε asked for", table=raced, linked=True,
     )  # fmt: skip
-    planned = _spending(view, tasks, epsilon, provenance)
-    return {"tasks": tasks, "task_epsilon": epsilon, "people": people, "planned": planned}
-
-
-def _spending(view: state.View, tasks: int, epsilon: float, provenance: Provenance) -> str:
-    """Draws who starves where nobody knows how many tasks will come; returns for how many the equal rule plans."""
+    # Who starves where nobody knows how many tasks will come: the equal rule plans for some number.
     planned = str(fields.segmented(view, "planned", "Tasks planned for", {name: name for name in PLANNED}))
     rows = _by_rule(epsilon, calculators.DELTA, tasks, int(planned))
     table = pd.DataFrame(rows, columns=["rule", "after_task", "epsilon"])
@@ -282,16 +265,14 @@ def _spending(view: state.View, tasks: int, epsilon: float, provenance: Provenan
         title="Spending one ε when nobody knows how many tasks come", table=table, linked=True,
         note="the same people in every task, except where said; a filter stops before all releases exceed the ε",
     )  # fmt: skip
-    return planned
+    return {"tasks": tasks, "task_epsilon": epsilon, "people": people, "planned": planned}
 
 
-_by_rule = st.cache_data(max_entries=64, show_spinner=False)(continual.spending)
+_kept = st.cache_data(max_entries=64, show_spinner=False)
+_by_rule, _by_tasks = _kept(continual.spending), _kept(continual.noise_by_tasks)
 
 
-_by_tasks = st.cache_data(max_entries=64, show_spinner=False)(continual.noise_by_tasks)
-
-
-@st.cache_data(max_entries=64, show_spinner=False)
+@_kept
 def _race(n_tasks: int, epsilon: float) -> list[tuple[str, int, float]]:
     return continual.race(n_tasks, gaussian.sigma(epsilon, calculators.DELTA), calculators.DELTA)
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core import paths, published
-from dpcl_core.errors import BadInput, DataMissing
+from dpcl_core.errors import DataMissing
 from dpcl_core.events import AnchorScores, FullLists, PublicPart, QuantizedRows
 from dpcl_core.explorers.projection_maps import ProjectionMaps, round_to
 from dpcl_core.methods.federated import matchers
@@ -41,21 +41,11 @@ TABLE_8 = _table_8()  # by number of anchors: the printed p-hat, and the margin
 
 
 def anchors_needed(n_elements: int, eta: float, p: float) -> int:
-    """Theorem 2: the least number of anchors for `n_elements` list entries over all rounds and clients.
+    """Theorem 2: the least number of anchors for `n_elements` list entries, at least 1, over all rounds and clients.
 
-    Raises BadInput unless eta and p are in (0, 1] and there is at least one entry.
+    Eta and p are in (0, 1].
     """
-    for name, value in (("eta", eta), ("p", p)):
-        if not 0 < value <= 1:
-            raise BadInput(name, value, "must lie in (0, 1]")
-    if n_elements < 1:
-        raise BadInput("entries", n_elements, "must be at least 1")
     return math.ceil(math.log(n_elements**2 / eta) / p)
-
-
-def n_entries(n_rounds: int, clients_per_round: float, list_size: int) -> int:
-    """N of Theorem 2: the number of entries in all lists sent during a run."""
-    return math.ceil(n_rounds * clients_per_round * list_size)
 
 
 def separation(signatures: NDArray[np.floating], modes: NDArray[np.int64], gamma: float) -> tuple[float, float, float]:
@@ -87,11 +77,6 @@ def misaligned(n_modes: int) -> tuple[float, float]:
     The second is 1 - 1/K and is what affects accuracy. Neither applies where the coordinates are shared.
     """
     return 1 - 1 / math.factorial(n_modes), 1 - 1 / n_modes
-
-
-def forgetting_terms(n_values: int, n_replayed: int, fewest_clients: int) -> tuple[float, float]:
-    """Two terms of Theorem 5 up to its unstated constants: sqrt(d / n_r) and C_min^(-1/2), for a loss in [0, 1]."""
-    return math.sqrt(n_values / n_replayed), fewest_clients**-0.5
 
 
 # Agreement of groups of list entries with their true modes, which only a simulation has.
@@ -193,14 +178,17 @@ def grouped(
 def noised(lists: Lists, level: float, generator: np.random.Generator) -> Lists:
     """The lists with noise of this standard deviation on every coordinate of means and second moments (diagonals only).
 
-    Noise from an ordinary generator, for visualisation: not a release. Raises ValueError for full covariances.
+    Noise from an ordinary generator, for visualisation: not a release.
     """
-    if lists.covariances.ndim != 3:
-        raise ValueError("noised: full covariances")
     shape = lists.means.shape
     means = lists.means + level * generator.standard_normal(shape)
     seconds = lists.second_moments + level * generator.standard_normal(shape)
     return replace(lists, means=means, covariances=np.maximum(seconds - means**2, _FLOOR))
+
+
+def moved(lists: Lists, level: float, seed: int = 0) -> Lists:
+    """The lists with noise of one draw for all levels, so that entries move along straight lines as noise grows."""
+    return noised(lists, level, np.random.default_rng(seed)) if level else lists
 
 
 def agreement(
@@ -250,12 +238,8 @@ def anchor_scores(
     signatures = z_scored.reshape(len(truth), -1)[truth >= 0]
     counts = [m for m in COUNTS if m <= len(anchors)] or [len(anchors)]
     mean_rates, least_rates, least_gaps = zip(*(separation(signatures[:, :m], true_modes, GAP) for m in counts), strict=True)
-    n_groups = int(true_modes.max()) + 1
-    agreements = []
-    for m in counts:
-        matcher = Matcher(Signature(anchors[:m], "shared-spherical", "centred", view.covariance), rule)
-        _, groups = grouped(lists, matcher, n_groups, view, np.random.default_rng(seed))
-        agreements.append(adjusted_rand(groups.ids.ravel()[truth >= 0], true_modes))
+    centred = {str(m): Signature(anchors[:m], "shared-spherical", "centred", view.covariance) for m in counts}
+    by_count = {name: Matcher(features, rule) for name, features in centred.items()}
     n = n_lists if n_lists is not None else len(true_modes)
     return AnchorScores(
         gap=GAP,
@@ -264,7 +248,7 @@ def anchor_scores(
         least_rate=least_rates,
         least_gap=least_gaps,
         needed=tuple(anchors_needed(n, FAILURE, rate) if rate else math.inf for rate in least_rates),
-        agreement=tuple(agreements),
+        agreement=tuple(agreement(lists, modes, by_count, view, seed).values()),
     )
 
 

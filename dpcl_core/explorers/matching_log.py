@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,7 @@ from dpcl_core.methods.federated.matchers import EntryMatcher, PublicEmbeddings,
 from dpcl_core.methods.federated.params import ListParams
 from dpcl_core.spec import Cell, Params, RunSpec
 
+T = TypeVar("T")
 _MEAN, _SECOND = "mean on public axes", "second moment, were it released"
 _WHOLE_MEAN, _WHOLE_SECOND = "mean", "second moment"
 
@@ -93,8 +94,7 @@ class MatchingLog:
             clients = np.arange(len(joined))
         if not len(clients):
             return
-        features = matchers.list_features(joined, space.compared.features)
-        modes = _modes(joined)
+        features, modes = matchers.list_features(joined, space.compared.features), _modes(joined)
         if self._measured_lists is not lists:  # a task's lists are observed twice, and measured once
             self._measured_lists = lists
             self._measurements = self._measured(space, joined, clients, modes, is_last=task == self._last)
@@ -170,9 +170,8 @@ class MatchingLog:
         }
 
 
-def _quick_rule(params: Params) -> Rule:
+def _quick_rule(params: ListParams) -> Rule:
     """The run's rule of assignment; another one for optimal transport, which takes thirty times as long."""
-    assert isinstance(params, ListParams)
     return "nearest" if params.rule == "ot" else params.rule
 
 
@@ -250,10 +249,8 @@ def subsample(lists: Lists, modes: NDArray[np.int64]) -> tuple[Lists, NDArray[np
     """Long lists, of diagonal covariances, cut to at most `SUBSAMPLE_SIZE` entries each, and their modes int64.
 
     Keeps entries of known mode: the first entry of every mode before the second of any, in their original order. Shorter
-    results are padded with entries of weight zero and mode -1. Raises ValueError for full covariances.
+    results are padded with entries of weight zero and mode -1.
     """
-    if lists.covariances.ndim != 3:
-        raise ValueError("subsample: full covariances")
     places = [_chosen(row) for row in modes]
     length, d = max(map(len, places), default=0), lists.means.shape[2]
     exists = np.arange(length) < np.array([len(row) for row in places])[:, None]
@@ -353,7 +350,7 @@ class Rematch:
         Prototypes and the ellipses around them stay as released by the run. Agreement, sweep and anchors' scores are left
         empty: they take longer, and have methods of their own.
         """
-        lists, compared, now = _noised(self.lists, noise), self._compared(m), self.now
+        lists, compared, now = matching.moved(self.lists, noise), self._compared(m), self.now
         features, targets = matchers.list_features(lists, compared.features), np.zeros((len(self.prototypes), 1))
         matched = projection_maps.matched_by(
             compared, lists, features, self.prototypes, targets,
@@ -377,24 +374,18 @@ class Rematch:
         """
         if not self.has_truth:
             return {}
-        matchers = self._matchers(m)
-        recorded = {
-            name: value for name, value in self.now.agreement.items() if name in matchers and not self._reads_anchors(name)
-        } if not noise and self._is_compared_alike else {}  # fmt: skip
+        matchers, recorded = self._matchers(m), self._recorded(self.now.agreement) if not noise else {}
         remaining = {name: matcher for name, matcher in matchers.items() if name not in recorded}
         lists, modes = self._compared_part
-        noised = _noised(lists, noise)
-        computed = matching.agreement(noised, modes, remaining, self.public.view, 0, most_starts=_STARTS)
+        moved = matching.moved(lists, noise)
+        computed = matching.agreement(moved, modes, remaining, self.public.view, 0, most_starts=_STARTS)
         return {name: {**recorded, **computed}[name] for name in matchers}
 
     def sweep(self, m: int) -> dict[str, tuple[float, ...]]:
         """`agreement` at every level of noise."""
         if not self.has_truth:
             return {}
-        matchers = self._matchers(m)
-        recorded = {
-            name: tuple(values) for name, values in self.now.agreement_at.items() if not self._reads_anchors(name)
-        } if self._is_compared_alike else {}  # fmt: skip
+        matchers, recorded = self._matchers(m), self._recorded(self.now.agreement_at)
         names = [name for name in matching.SWEPT if name in matchers]
         remaining, view = [name for name in names if name not in recorded], self.public.view
         computed = matching.under_noise(*self._compared_part, matchers, view, [0], remaining, most_starts=_STARTS)
@@ -405,9 +396,10 @@ class Rematch:
         if not self.has_truth:
             return None
         lists, modes = self._compared_part
-        n_entries = int((self.modes >= 0).sum())
-        anchors, view = self.public.anchors, self.public.view
-        return matching.anchor_scores(_noised(lists, noise), modes, anchors, view, _quick_rule(self.params), 0, n_entries)
+        return matching.anchor_scores(
+            matching.moved(lists, noise), modes, self.public.anchors, self.public.view, _quick_rule(self.params), 0,
+            int((self.modes >= 0).sum()),
+        )  # fmt: skip
 
     @property
     def is_part(self) -> bool:
@@ -419,12 +411,17 @@ class Rematch:
         """The lists on which matchers are compared, and their modes."""
         return subsample(self.lists, self.modes) if is_long(self.modes) else (self.lists, self.modes)
 
-    @property
-    def _is_compared_alike(self) -> bool:
-        """Whether the run compared the same entries: both take the first ones, so equal counts mean equal entries."""
+    def _recorded(self, by_matcher: Mapping[str, T]) -> Mapping[str, T]:
+        """What the run measured of matchers without anchors, where it compared the same entries.
+
+        Both take the first ones, so equal counts mean equal entries.
+        """
         in_run = self.now.n_compared
         n_entries = in_run if in_run is not None else sum(mode >= 0 for mode in self.now.entries.mode)
-        return int((self._compared_part[1] >= 0).sum()) == n_entries
+        if int((self._compared_part[1] >= 0).sum()) != n_entries:
+            return {}
+        by_anchors = {name for name in by_matcher if name in _BY_ANCHORS or name.startswith("signature")}
+        return {name: value for name, value in by_matcher.items() if name not in by_anchors}
 
     @property
     def has_truth(self) -> bool:
@@ -436,9 +433,6 @@ class Rematch:
         usual = matching.usual(self.public.view, self.public.anchors[:m], _quick_rule(self.params))
         quick = _without_transport(usual, self._compared(m))
         return {name: one for name, one in quick.items() if self.has_variances or name not in _BY_ANCHORS[:2]}
-
-    def _reads_anchors(self, matcher: str) -> bool:
-        return matcher in _BY_ANCHORS or matcher.startswith("signature")
 
     def _compared(self, m: int) -> EntryMatcher:
         return EntryMatcher.of(self.params, replace(self.public, anchors=self.public.anchors[:m]))
@@ -452,11 +446,5 @@ class Rematch:
         fresh = projection_maps.ProjectionMaps.of(points, replace(self.run_maps.signature, anchors=points[:m]))
         before, after = (maps.signatures(points, spread) for maps in (self.run_maps, fresh))
         left, _, right = np.linalg.svd(after.T @ (before - before.mean(axis=0)))
-        turned = fresh.signature_axes @ left @ right
-        run = self.run_maps
-        return replace(fresh, mean_centre=run.mean_centre, mean_axes=run.mean_axes, signature_axes=turned)
-
-
-def _noised(lists: Lists, noise: float) -> Lists:
-    """The lists with noise of one draw for all levels, so that entries move along straight lines as noise grows."""
-    return matching.noised(lists, noise, np.random.default_rng(0)) if noise else lists
+        axes = fresh.signature_axes @ left @ right
+        return replace(fresh, mean_centre=self.run_maps.mean_centre, mean_axes=self.run_maps.mean_axes, signature_axes=axes)

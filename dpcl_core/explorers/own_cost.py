@@ -13,8 +13,6 @@ owner's terminal and nowhere else. Nothing here writes a file or an event.
 from __future__ import annotations
 
 import math
-from collections import deque
-from collections.abc import Generator
 from dataclasses import dataclass
 from typing import cast
 
@@ -22,15 +20,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core import checks, engine
+from dpcl_core.backbones.extractor import result_of
 from dpcl_core.data import own
 from dpcl_core.errors import BadInput
-from dpcl_core.events import CellFinished, Event, Written
+from dpcl_core.events import CellFinished, Written
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.stream_noise import remembers
 from dpcl_core.methods.federated.client_release import Question
 from dpcl_core.methods.federated.label_means import LabelMeans
 from dpcl_core.privacy import continual, gaussian
-from dpcl_core.privacy.continual import Factorisation
 from dpcl_core.spec import RunSpec
 
 Floats = NDArray[np.float64]
@@ -84,7 +82,7 @@ def of_client(spec: RunSpec, finished: CellFinished, client: int) -> ClientCost:
     n_users = spec.scenario.n_users or 0
     if not 1 <= client <= n_users:
         raise BadInput("--person", client, f"must be a client, from 1 to {n_users}")
-    opened = _opened(engine.open_run(checks.check_run(spec)))
+    opened = result_of(engine.open_run(checks.check_run(spec)))
     streams, context = opened.of_cells([finished.cell])
     learner = cast(LabelMeans, methods.maker(spec.method)(opened.run.spec, [finished.cell], context))
     vectors = []
@@ -98,29 +96,14 @@ def of_client(spec: RunSpec, finished: CellFinished, client: int) -> ClientCost:
 
 def _epsilon(spec: RunSpec, written: Written, products: Floats) -> float:
     """The epsilon of a person whose vectors have these inner products [tasks, tasks]; fresh noise reads the diagonal."""
-    of = continual.choose(len(products)).factorisation if remembers(spec) else None
+    overlaps = np.eye(len(products))  # <C e_s, C e_t> / Delta^2 [tasks, tasks]
+    if remembers(spec):
+        of = continual.choose(len(products)).factorisation
+        encoder = np.stack([np.pad(of.encoder(task), (0, of.n_tasks - 1 - task)) for task in range(of.n_tasks)])
+        overlaps = encoder.T @ encoder / of.sensitivity() ** 2
     squares = 0.0
     for entry in written.entries:
         sigma, tasks = cast(float, entry.mechanism.noise_multiplier), list(entry.people_of)
-        overlaps = np.eye(len(products)) if of is None else _overlaps(of)
         moved = float((products * overlaps)[np.ix_(tasks, tasks)].sum())
         squares += entry.count * entry.mechanism.steps * moved / sigma**2
     return gaussian.epsilon(1 / math.sqrt(squares), spec.privacy.delta) if squares > 0 else 0.0
-
-
-def _overlaps(of: Factorisation) -> Floats:
-    """<C e_s, C e_t> / Delta^2 [tasks, tasks]."""
-    encoder = np.stack([np.pad(of.encoder(task), (0, of.n_tasks - 1 - task)) for task in range(of.n_tasks)])
-    found: Floats = encoder.T @ encoder / of.sensitivity() ** 2
-    return found
-
-
-def _opened(events: Generator[Event, None, engine.Opened]) -> engine.Opened:
-    """What a run's learners are given; the events on the way go nowhere."""
-    found: deque[engine.Opened] = deque(maxlen=1)
-
-    def drained() -> Generator[Event]:
-        found.append((yield from events))
-
-    deque(drained(), maxlen=0)
-    return found[0]

@@ -28,6 +28,8 @@ from dpcl_core.errors import BadInput, DataMissing
 from dpcl_core.events import ScoredText
 
 Document = Mapping[str, Any]
+Decoded = tuple[tuple[str, ...], tuple[bool, ...]]
+Table = tuple[NDArray[np.float32], float]  # clipped embeddings, and their clipping norm
 _TEXTS = TypeAdapter(list[ScoredText])
 _ENDED = "the process that reads with this model ended by itself; try again, with less open on this computer"
 
@@ -59,7 +61,7 @@ class TokenReader:
         request = {"ask": "score", "texts": texts.strings, "spans": marked, "labels": labels, "tasks": tasks}
         return _TEXTS.validate_python(self._asked(request, done)["texts"])
 
-    def read(self, text: str, ratios: Sequence[float], n_releases: int) -> tuple[tuple[str, ...], tuple[bool, ...]] | None:
+    def read(self, text: str, ratios: Sequence[float], n_releases: int) -> Decoded | None:
         """Each token as its noisy embedding is read, and whether that is right; None if the text has other tokens here.
 
         `ratios`: σ / C of every token, 0 for no noise. Raises ReaderEnded.
@@ -122,7 +124,7 @@ class Reader:
 
     def __init__(self, backbone: str) -> None:
         self._backbone = backbone
-        self._table: tuple[NDArray[np.float32], float] | None = None
+        self._table: Table | None = None
         self._counted: tuple[object, NDArray[np.float64]] | None = None
 
     def answer(self, request: Document, out: TextIO) -> None:
@@ -145,25 +147,39 @@ class Reader:
         return {"texts": [asdict(text) for text in found]}
 
     def _read(self, request: Document) -> Document:
-        """The nearest token of each noisy embedding of a text; none if the text has other tokens in this model."""
-        from dpcl_core.attacks.token_noise_games import nearest_rows, noisy_mean_rows
-        from dpcl_core.backbones import causal, plain_language
-        from dpcl_core.privacy.noise import ReleaseNoise
-        from dpcl_core.privacy.text_mechanisms import clipped
+        def table() -> Table:
+            from dpcl_core.backbones import causal
 
-        ready = plain_language.load_tokenizer(self._backbone)
-        ids, _ = ready.encode(request["text"])
-        ratios = np.array(request["ratios"], np.float64)
-        if len(ids) != len(ratios):
-            return {"tokens": None}
-        if self._table is None:
-            table = causal.embedding_table(causal.load(self._backbone, single=True))
-            clip_norm = float(np.median(np.linalg.norm(table, axis=1)))
-            self._table = clipped(table, clip_norm), clip_norm
-        rows, clip_norm = self._table
-        seen = noisy_mean_rows(rows[ids], ratios * clip_norm, request["n_releases"], ReleaseNoise())
-        nearest, _ = nearest_rows(rows, seen)
-        return {"tokens": [ready.shown(token) for token in nearest.tolist()], "right": (nearest == np.array(ids)).tolist()}
+            self._table = self._table or clipped(causal.embedding_table(causal.load(self._backbone, single=True)))
+            return self._table
+
+        found = decoded(self._backbone, table, request["text"], request["ratios"], request["n_releases"])
+        return {"tokens": None} if found is None else {"tokens": found[0], "right": found[1]}
+
+
+def clipped(embeddings: NDArray[np.floating]) -> Table:
+    """A model's embeddings [size, d], clipped to their median norm, and this norm."""
+    from dpcl_core.privacy import text_mechanisms
+
+    clip_norm = float(np.median(np.linalg.norm(embeddings, axis=1)))
+    return text_mechanisms.clipped(embeddings, clip_norm), clip_norm
+
+
+def decoded(
+    backbone: str, table: Callable[[], Table], text: str, ratios: Sequence[float], n_releases: int
+) -> Decoded | None:
+    """The nearest token of each noisy embedding of a text, and whether that is right; None as for `TokenReader.read`."""
+    from dpcl_core.attacks.token_noise_games import nearest_rows, noisy_mean_rows
+    from dpcl_core.backbones import plain_language
+    from dpcl_core.privacy.noise import ReleaseNoise
+
+    ready = plain_language.load_tokenizer(backbone)
+    ids, _ = ready.encode(text)
+    if len(ids) != len(ratios):
+        return None
+    rows, clip_norm = table()
+    nearest, _ = nearest_rows(rows, noisy_mean_rows(rows[ids], np.array(ratios) * clip_norm, n_releases, ReleaseNoise()))
+    return tuple(map(ready.shown, nearest.tolist())), tuple((nearest == np.array(ids)).tolist())
 
 
 def _say(out: TextIO, found: Document) -> None:

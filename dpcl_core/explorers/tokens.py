@@ -73,13 +73,11 @@ def patterns(tokens: Sequence[str]) -> list[bool]:
     """
     text, ends = "".join(tokens), np.cumsum([len(token) for token in tokens]).tolist()
     inside = np.zeros(len(text) + 1, np.bool_)
-    for word in _WORD.finditer(text):
-        inside[word.start() : word.end()] = _is_marked(word.group())
+    for found in _WORD.finditer(text):
+        word = found.group()
+        is_marked = "@" in word or any(map(str.isupper, word)) or sum(map(str.isdigit, word)) >= 2
+        inside[found.start() : found.end()] = is_marked
     return [bool(inside[max(end - 1, 0)]) for end in ends]
-
-
-def _is_marked(word: str) -> bool:
-    return "@" in word or any(map(str.isupper, word)) or sum(map(str.isdigit, word)) >= 2
 
 
 def auroc(score: Floats, is_hit: Bools) -> float:
@@ -206,12 +204,11 @@ def values(text: ScoredText, layer: Layer, dials: Dials) -> NDArray[np.float64]:
 
     "hinge": the weight while the model finds the token likelier than the public model does; afterwards it is 0.
     """
-    if layer == "p":
-        return np.asarray(text.probability, np.float64)
-    if layer == "score1":
-        return -np.log(np.asarray(text.probability, np.float64))
     if layer == "score2":
         return np.asarray(text.commonness, np.float64)
+    if layer in ("p", "score1"):
+        p = np.asarray(text.probability, np.float64)
+        return p if layer == "p" else -np.log(p)
     score = token_scores(text, dials)
     if layer == "score":
         return score
@@ -294,10 +291,8 @@ def scored(
     likely = _log_probabilities([ids for ids, _ in encoded], backbone, done)
     rows = []
     for number, (ids, offsets) in enumerate(encoded):
-        places = np.asarray(offsets, np.int64).reshape(-1, 2)
-        marked = (
-            plain_language.kinds(texts.spans[number], places) if texts.spans is not None else np.zeros(len(ids), np.int32)
-        )
+        places, spans = np.asarray(offsets, np.int64).reshape(-1, 2), () if texts.spans is None else texts.spans[number]
+        marked = plain_language.kinds(spans, places)
         rows.append(
             ScoredText(
                 tokens=_printed(texts.strings[number], offsets),

@@ -8,15 +8,15 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal, cast
 
-import numpy as np
 import pandas as pd
 import streamlit as st
 
 from dpcl_core.data import catalog as datasets
 from dpcl_core.data import files
 from dpcl_core.elements.element import MATCHERS, Start
-from dpcl_core.events import AnchorScores, Signatures
+from dpcl_core.events import AnchorScores, Signatures, of_kind
 from dpcl_core.explorers import matching, projection_maps
+from dpcl_core.explorers.matching import COUNTS, LEVELS
 from dpcl_core.figures import matching as figures
 from dpcl_core.figures.picture import Picture, Provenance, epsilon_label, epsilon_text
 from dpcl_core.lessons import modes
@@ -25,12 +25,9 @@ from dpcl_core.runs import frames
 from dpcl_core.spec import Cell
 from pages.parts import fields, figure_card, layout, link, state, text
 
-Kind = Literal["exact", "fitted"]
 Side = Literal["server", "client"]
 KINDS = {"exact": "each mode once", "fitted": "fitted by EM"}
 SIDES = {"server": "the server, on noisy lists", "client": "each client, to released groups"}
-COUNTS = (2, 5, 10, 25, 50, 100, 200)
-LEVELS = (0.0, 0.02, 0.05, 0.1, 0.2, 0.4, 0.8)
 BUDGETS = (1.0, 4.0, 8.0, math.inf)
 CLIENTS = (20, 50, 200)
 LENGTHS = (32, 384)
@@ -81,16 +78,12 @@ class Scene:
         """Draws a figure of the scene in a card (`figure_card.show`)."""
         figure_card.show(picture, self.source, linked=True, live=self.is_live, **card)
 
-    @property
-    def mode_names(self) -> tuple[str, ...]:
-        return self.now.mode_names or tuple(f"mode {mode + 1}" for mode in range(max(self.now.entries.mode, default=-1) + 1))
-
 
 @dataclass(frozen=True)
 class Setup:
-    """Settings of the simulation: everything that determines the groups."""
+    """Settings of the simulation, by the names of `FIELDS`: everything that determines the groups."""
 
-    kind: Kind
+    kind: modes.Kind
     side: Side
     matcher: str
     m: int
@@ -111,68 +104,70 @@ class Setup:
         return self.is_local and self.kind == "exact" and self.draw == matching.DRAW
 
     @property
-    def matcher_name(self) -> str:
-        return MATCHERS[self.matcher]
+    def n_clients(self) -> int:
+        """How many there are; where the server matches, the number is not to be chosen."""
+        return CLIENTS[0] if self.is_local else self.clients
 
     def provenance(self) -> Provenance:
         """The provenance line of the figures."""
         how = f"noise {self.noise:g} on each list" if self.is_local else f"{self.round} of 4 rounds released"
-        method = f"{self.matcher_name}, m = {self.m}, {how}"
-        dataset = f"public digits dealt to {self.clients} simulated clients, {self.length} numbers each"
+        method = f"{MATCHERS[self.matcher]}, m = {self.m}, {how}"
+        dataset = f"public digits dealt to {self.n_clients} simulated clients, {self.length} numbers each"
         return Provenance(dataset, None, method, "", () if self.is_local else (self.budget,), is_example=True)
 
 
-def choose(view: state.View) -> tuple[Setup, Mapping[str, object]]:
-    """Draws the controls, except those that `explorer` has; returns the setup and the values for the link."""
+def slide(
+    view: state.View, name: str, title: str, options: Sequence[float], help_text: str | None = None, *,
+    usual: float | None = None, key: str = "",
+) -> float:  # fmt: skip
+    """A slider over these numbers, at first at the one nearest to the link's; `usual`: where the link has none."""
+    return st.select_slider(
+        title, options, _nearest(view, name, options, usual), format_func=epsilon_text, key=view.key(key or name),
+        help=help_text,
+    )  # fmt: skip
 
-    def nearest(name: str, options: Sequence[float]) -> float:
-        return min(options, key=lambda each: abs(each - cast(float, view[name])))
 
-    def slide(name: str, title: str, options: tuple[float, ...], help_text: str = "") -> float:
-        start = nearest(name, options)
-        return st.select_slider(title, options, start, format_func=epsilon_text, key=view.key(name), help=help_text or None)
+def _nearest(view: state.View, name: str, options: Sequence[float], usual: float | None = None) -> float:
+    linked = cast(float, usual if view[name] is None else view[name])
+    return min(options, key=lambda each: abs(each - linked))
 
+
+def choose(view: state.View) -> Setup:
+    """Draws the controls, except those that `explorer` has; returns the settings."""
     side = fields.select(view, "side", "Who matches", SIDES)
     dials = st.container()
     with st.expander("The lists"):
         kind = fields.select(view, "kind", "Entries of a list", KINDS)
-        length = int(slide("length", "Numbers in a vector", LENGTHS, "Beyond 32 every digit has zeros: pure noise."))
-        draw = int(slide("draw", "Draw", DRAWS, "Other digits for each client, and other anchors."))
-    kept = {name: view[name] for name in ("matcher", "m", "noise", "budget", "round", "clients")}
-    if side == "server" and kind == "exact" and draw == matching.DRAW:  # `Setup.is_played`
+        length = int(slide(view, "length", "Numbers in a vector", LENGTHS, "Beyond 32 every digit has zeros: pure noise."))
+        draw = int(slide(view, "draw", "Draw", DRAWS, "Other digits for each client, and other anchors."))
+    linked: dict[str, Any] = {field.name: view[field.name] for field in FIELDS}
+    setup = Setup(**{**linked, "side": side, "kind": kind, "length": length, "draw": draw})
+    if setup.is_played:
         lists = matching.read_vectors(length)
-        kept["m"], kept["noise"] = nearest("m", lists["counts"]), nearest("noise", lists["noises"])
-    else:
-        with dials:
-            kept["matcher"] = fields.select(view, "matcher", "Matcher", MATCHERS)
-            kept["m"] = slide("m", "Anchors m", COUNTS, "Public digits at which the density of every entry is evaluated.")
-            if side == "server":
-                kept["noise"] = slide(
-                    "noise", "Noise on the lists", LEVELS, "Its std on every coordinate; groups are about 0.4 apart."
-                )
-            else:
-                kept["budget"] = slide("budget", "ε of all four rounds", BUDGETS)
-                before = "0: groups of public digits only, before the first release."
-                kept["round"] = int(slide("round", "Round", ROUNDS, before))
-                kept["clients"] = int(slide("clients", "Clients", CLIENTS))
-    m = int(cast(float, kept["m"]))
-    values = {**kept, "side": side, "m": m, "kind": kind, "length": length, "draw": draw}
-    setup = Setup(
-        cast(Kind, kind), cast(Side, side), str(kept["matcher"]), m, cast(float, kept["noise"]), cast(float, kept["budget"]),
-        cast(int, kept["round"]), cast(int, kept["clients"]) if side == "client" else CLIENTS[0], length, draw,
-    )  # fmt: skip
-    return setup, values
+        noise = _nearest(view, "noise", lists["noises"])
+        return replace(setup, m=int(_nearest(view, "m", lists["counts"])), noise=noise)
+    with dials:
+        matcher = fields.select(view, "matcher", "Matcher", MATCHERS)
+        m = slide(view, "m", "Anchors m", COUNTS, "Public digits at which the density of every entry is evaluated.")
+        setup = replace(setup, matcher=matcher, m=int(m))
+        if setup.is_local:
+            about = "Its std on every coordinate; groups are about 0.4 apart."
+            return replace(setup, noise=slide(view, "noise", "Noise on the lists", LEVELS, about))
+        budget = slide(view, "budget", "ε of all four rounds", BUDGETS)
+        before = "0: groups of public digits only, before the first release."
+        number = int(slide(view, "round", "Round", ROUNDS, before))
+        return replace(setup, budget=budget, round=number, clients=int(slide(view, "clients", "Clients", CLIENTS)))
 
 
 @st.cache_resource(max_entries=300, show_spinner=False)
 def event(setup: Setup) -> Signatures:
-    """The matching under these settings. `agreement` and `anchor_scores` are separate because they take longer."""
+    """The matching under these settings. `agreement` and `scored` are separate because they take longer."""
     world = _world(setup)
     if setup.is_local:
-        matched = modes.server_side(world, setup.matcher_name, setup.m, setup.noise, setup.draw)
+        matched = modes.server_side(world, MATCHERS[setup.matcher], setup.m, setup.noise, setup.draw)
         std, spread = setup.noise, {"local": modes.std_of_lists(world, 4.0), "central": modes.std_of_released(world, 4.0)}
     else:
-        matched = modes.client_side(world, setup.matcher_name, setup.m, setup.budget, setup.round, setup.draw)
+        matched = modes.client_side(world, MATCHERS[setup.matcher], setup.m, setup.budget, setup.round, setup.draw)
         std = modes.std_of_released(world, setup.budget)
         spread = {"local": modes.std_of_lists(world, setup.budget), "central": std}
     signal, noise = modes.lengths(world, std)
@@ -193,7 +188,7 @@ def agreement(setup: Setup) -> dict[str, float]:
     """Adjusted Rand index of every matcher against the true modes, on the same lists."""
     world = _world(setup)
     if setup.is_local:
-        lists = _noised(world, setup.noise, setup.draw).lists
+        lists = matching.moved(world.lists, setup.noise, setup.draw)
         return matching.agreement(lists, world.modes, world.by_name(setup.m), world.view, setup.draw)
     return {
         name: matching.adjusted_rand(
@@ -204,40 +199,34 @@ def agreement(setup: Setup) -> dict[str, float]:
 
 
 @st.cache_resource(max_entries=50, show_spinner=False)
-def under_noise(kind: Kind, length: int, clients: int, m: int, draw: int) -> dict[str, tuple[float, ...]]:
+def _under_noise(kind: modes.Kind, length: int, clients: int, m: int, draw: int) -> dict[str, tuple[float, ...]]:
     """Adjusted Rand index by matcher, at every noise level of the lists."""
     world = modes.world(kind, length, clients, draw)
     return matching.under_noise(world.lists, world.modes, world.by_name(m), world.view, [draw])
 
 
 @st.cache_resource(max_entries=50, show_spinner=False)
-def anchor_scores(kind: Kind, length: int, clients: int, noise: float, draw: int) -> AnchorScores | None:
+def _anchor_scores(kind: modes.Kind, length: int, clients: int, noise: float, draw: int) -> AnchorScores | None:
     """How well the first m anchors separate the modes on lists with this noise."""
     world = modes.world(kind, length, clients, draw)
-    lists = _noised(world, noise, draw).lists
+    lists = matching.moved(world.lists, noise, draw)
     return matching.anchor_scores(lists, world.modes, world.anchors, world.view, world.rule, draw)
 
 
-def measured(setup: Setup, event: Signatures, *, sweep: bool = False, anchors: bool = False) -> Signatures:
-    """The event with the slower measurements: the sweep over noise levels, the anchor scores."""
-    if sweep:
-        rates = under_noise(setup.kind, setup.length, setup.clients, setup.m, setup.draw)
-        event = replace(event, noise_levels=LEVELS, agreement_at=rates)
-    if anchors:
-        noise = setup.noise if setup.is_local else 0.0
-        event = replace(event, anchors=anchor_scores(setup.kind, setup.length, setup.clients, noise, setup.draw))
-    return event
+def swept(setup: Setup, event: Signatures) -> Signatures:
+    """The event with the sweep over noise levels."""
+    rates = _under_noise(setup.kind, setup.length, setup.n_clients, setup.m, setup.draw)
+    return replace(event, noise_levels=LEVELS, agreement_at=rates)
+
+
+def scored(setup: Setup, event: Signatures) -> Signatures:
+    """The event with the anchor scores."""
+    noise = setup.noise if setup.is_local else 0.0
+    return replace(event, anchors=_anchor_scores(setup.kind, setup.length, setup.n_clients, noise, setup.draw))
 
 
 def _world(setup: Setup) -> modes.World:
-    return modes.world(setup.kind, setup.length, setup.clients, setup.draw)
-
-
-def _noised(world: modes.World, noise: float, draw: int) -> modes.World:
-    """The same clients, with noise of this standard deviation on every coordinate of their lists."""
-    if not noise:
-        return world
-    return replace(world, lists=matching.noised(world.lists, noise, np.random.default_rng(draw)))
+    return modes.world(setup.kind, setup.length, setup.n_clients, setup.draw)
 
 
 @st.cache_resource(max_entries=50, show_spinner=False)
@@ -255,13 +244,10 @@ RUN_FIELDS: list[link.Field[Any]] = [
     link.Field("epsilon", "e", "ε", link.Maybe(link.BUDGET), None),
     link.Field("seed", "s", "seed", link.Maybe(link.Whole(0, 2**31)), None),
     link.Field("at", "t", "round", link.Maybe(link.Whole(1, 100_000)), None),
+    link.Field("few", "am", "anchors of the run", link.Maybe(link.Whole(2, 1000)), None),
+    link.Field("added", "an", "noise on the run's lists", link.Maybe(link.Number(LEVELS[0], LEVELS[-1])), None),
 ]
 NO_RUN = "No run has recorded client lists yet: train a CSLR method on the Train page. The simulation needs no run."
-
-
-def has_any(result: Result) -> bool:
-    """Whether the run has recorded its clients' lists."""
-    return any(isinstance(event, Signatures) for event in result.events)
 
 
 def choose_run(view: state.View) -> Result | None:
@@ -285,12 +271,16 @@ def matched(result: Result, epsilon: float, *, live: bool) -> None:
 @st.fragment
 def _of_rounds(result: Result, rounds: Sequence[Signatures]) -> None:
     """Draws a slider over the rounds of one model and the map of the chosen one, alone when it moves."""
-    at = len(rounds) - 1
-    if at:
-        names = [_round_name(event, result) for event in rounds]
-        key = f"lists-round-{result.run_id}-{rounds[at].cell.epsilon:g}"
-        at = st.select_slider("Lists of", range(len(rounds)), at, format_func=names.__getitem__, key=key)
-    _map(result, rounds, at, live=False)
+    key = f"lists-round-{result.run_id}-{rounds[-1].cell.epsilon:g}"
+    _map(result, rounds, _slide_rounds("Lists of", result, rounds, len(rounds) - 1, key), live=False)
+
+
+def _slide_rounds(title: str, result: Result, rounds: Sequence[Signatures], start: int, key: str) -> int:
+    """The index of the chosen round; the only one, without a slider."""
+    if len(rounds) == 1:
+        return 0
+    names = [_round_name(event, result) for event in rounds]
+    return st.select_slider(title, range(len(rounds)), start, format_func=names.__getitem__, key=key)
 
 
 def _map(result: Result, rounds: Sequence[Signatures], at: int, *, live: bool) -> None:
@@ -323,7 +313,7 @@ def model(result: Result, view: state.View) -> tuple[Cell | None, Mapping[str, o
 
 def matchings(result: Result) -> tuple[Signatures, ...]:
     """All recorded matchings of the run's lists, in order."""
-    return tuple(event for event in result.events if isinstance(event, Signatures))
+    return tuple(of_kind(result.events, Signatures))
 
 
 def rounds_of(result: Result, cell: Cell | None) -> tuple[Signatures, ...]:
@@ -333,14 +323,10 @@ def rounds_of(result: Result, cell: Cell | None) -> tuple[Signatures, ...]:
 
 def at_round(result: Result, rounds: tuple[Signatures, ...], view: state.View) -> tuple[int, Mapping[str, object]]:
     """Index of the chosen round (at first the last one), and what the link carries of the choice."""
-    if not (last := len(rounds) - 1):
-        return 0, {"at": None}
     linked = cast("int | None", view["at"])
-    start = linked - 1 if linked is not None and linked <= len(rounds) else last
-    names = [_round_name(event, result) for event in rounds]
-    key = view.key(f"at-{len(rounds)}")
-    at = st.select_slider("Round", range(len(rounds)), start, format_func=names.__getitem__, key=key)
-    return at, {"at": None if at == last else at + 1}
+    start = (linked if linked is not None and linked <= len(rounds) else len(rounds)) - 1
+    at = _slide_rounds("Round", result, rounds, start, view.key(f"at-{len(rounds)}"))
+    return at, {"at": None if at == len(rounds) - 1 else at + 1}
 
 
 def empty_reason(result: Result) -> str:

@@ -1,6 +1,6 @@
 """The calculator shared by all claims: an expander with controls, tables of terms, a run's own claim, and attacks to run.
 
-A published claim is a `Claim`: its texts, its link fields, the runs it applies to, and its arithmetic.
+A published claim is a `ClaimSection`: its texts, its link fields, the runs it applies to, and its arithmetic.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ import sys
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Final, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import streamlit as st
 
 from dpcl_core import paths
 from dpcl_core.elements.calculator import BUDGETS, DELTA
-from dpcl_core.events import Guarantee
+from dpcl_core.events import Claim, Guarantee
 from dpcl_core.figures.picture import epsilon_label, epsilon_text
 from dpcl_core.methods import catalog as methods
 from dpcl_core.privacy import calculator, card, gaussian, labels, statement
@@ -28,13 +28,16 @@ from dpcl_core.spec import Adjacency, PrivacySpec, RunSpec
 from pages.parts import fields, figure_card, layout, link, state
 from pages.parts.text import WORDS, plain
 
+if TYPE_CHECKING:
+    from dpcl_core.attacks.play import Attack
+
 TRIALS = 1000
 DELTAS = (1e-8, 1e-7, 1e-6, 1e-5, 1e-4)
 UNBOUNDED = {"**accounted** by the ledger": "no bound"}
 
 
 @dataclass(frozen=True)
-class Claim:
+class ClaimSection:
     """A published claim on the Privacy page.
 
     `fields`: its link fields, the first one for whether it is open. `source`: how the source of such a run's claim begins.
@@ -46,7 +49,7 @@ class Claim:
     about: str
     fields: Sequence[link.Field[Any]]
     source: str
-    lines: Callable[[Guarantee], tuple[Mapping[str, str], str]]
+    lines: Callable[[Guarantee, Claim], tuple[Mapping[str, str], str]]
     body: Callable[[state.View, Guarantee | None], Mapping[str, object]]
 
     def is_of(self, given: Guarantee) -> bool:
@@ -54,7 +57,7 @@ class Claim:
         return given.claim is not None and given.claim.source.startswith(self.source)
 
 
-def draw_claim_expander(claim: Claim, view: state.View, given: Guarantee | None) -> dict[str, object]:
+def draw_claim_expander(claim: ClaimSection, view: state.View, given: Guarantee | None) -> dict[str, object]:
     """Draws the expander, its inside only while open; returns the link values. `given`: of a run with this claim."""
     flag = claim.fields[0].name
     is_open = bool(view[flag]) or given is not None
@@ -67,10 +70,11 @@ def draw_claim_expander(claim: Claim, view: state.View, given: Guarantee | None)
     return values
 
 
-def draw_run_claim(claim: Claim, given: Guarantee) -> None:
+def draw_run_claim(claim: ClaimSection, given: Guarantee) -> None:
     """Draws a run's claimed, computed and accounted ε, and the lower bound proved by the audit at its end."""
-    least = "no audit" if given.audit is None else f"at least {math.floor(10 * given.audit.lower_bound) / 10:g}"
-    rows, source = claim.lines(given)
+    least = "no audit" if given.audit is None else f"at least {rounded_down(given.audit.lower_bound, 1):g}"
+    assert given.claim is not None
+    rows, source = claim.lines(given, given.claim)
     with layout.card("claim"):
         st.markdown("**Claimed, accounted, audited**")
         layout.draw_table(("of this run", "ε"), [*rows.items(), ("**audited**", f"**{least}**")])
@@ -92,8 +96,7 @@ class Controls:
 
     def select(self, name: str, title: str, options: Mapping[str, str]) -> str:
         """One of several, by name; `options` gives their titles."""
-        chosen = fields.select(self._view, name, title, options)
-        self.values[name] = chosen
+        self.values[name] = chosen = fields.select(self._view, name, title, options)
         return chosen
 
     def whole(self, name: str, title: str, *, usual: int | None = None, of: str = "", width: int = 150) -> int:
@@ -111,8 +114,8 @@ class Controls:
         at, key = cast("float | None", self._view[name]), self._view.key(name)
         # With a default, a toggle beside it uses the field's key, so the number needs another one.
         place = key if start is None else f"{key}-value"
-        value = float(st.number_input(title, low, high, float(at or start or low), key=place, format="%g", width=width))
-        self.values[name] = value
+        shown = float(at or start or low)
+        self.values[name] = value = float(st.number_input(title, low, high, shown, key=place, format="%g", width=width))
         return value
 
     def share(self, name: str, title: str, low: float, step: float) -> float:
@@ -129,9 +132,8 @@ class Controls:
     def delta(self, name: str) -> float:
         """δ: a power of ten, or the value of the link."""
         linked = cast(float, self._view[name])
-        options = sorted({*DELTAS, linked})
-        value = st.select_slider("δ", options, linked, format_func=lambda one: f"{one:g}", key=self._view.key(name))
-        self.values[name] = value
+        options, key = sorted({*DELTAS, linked}), self._view.key(name)
+        self.values[name] = value = st.select_slider("δ", options, linked, format_func=lambda one: f"{one:g}", key=key)
         return float(value)
 
     def _bounds(self, name: str) -> tuple[float, float]:
@@ -141,33 +143,23 @@ class Controls:
         return kind.low, kind.high
 
 
-class Game(Protocol):
-    """An attack to run, in the words of its module."""
-
-    @property
-    def title(self) -> str: ...
-
-    @property
-    def adversary(self) -> str: ...
-
-
 def attacks(
-    games: Mapping[str, tuple[Game, int]], play: Callable[[str], Audited], setting: Hashable, *, key: str,
+    games: Mapping[str, Attack[Any]], play: Callable[[str], Audited], setting: Hashable, *, key: str,
     than: Callable[[Audited], str], more: Callable[[str, Audited], str] = lambda name, result: "",
 ) -> None:  # fmt: skip
     """Draws a button for each attack and, once run, the lower bound it proved for this `setting`.
 
-    `games`: by name, each with its number of releases a side. `than` names what the bound is compared with: "is claimed".
+    `games`: by name, to be played with `TRIALS` trials. `than` names what the bound is compared with: "is claimed".
     `more`: a sentence after the bound, by the attack's name.
     """
     results = st.session_state.setdefault(f"{key}s-done", {})
-    for name, (game, n_releases) in games.items():
+    for name, game in games.items():
         st.markdown(f"**{game.title}.** The attacker {game.adversary}.")
-        if st.button(f"Play {2 * n_releases:,} rounds", key=f"{key}-{name}"):
+        if st.button(f"Play {2 * game.n_releases(TRIALS):,} rounds", key=f"{key}-{name}"):
             with st.spinner("Playing ..."):
                 results[name, setting] = play(name)
         if (result := cast("Audited | None", results.get((name, setting)))) is not None:
-            least = math.floor(100 * result.lower_bound) / 100
+            least = rounded_down(result.lower_bound)
             verdict = "more" if least > result.claimed else "no more"
             st.markdown(
                 f"Audited: **ε is at least {least:.2f}**, {verdict} than {than(result)} "
@@ -251,6 +243,12 @@ def rounded_up(value: float, digits: int = 4) -> str:
     return f"{math.ceil(value / step - 1e-6) * step:.{digits}f}".rstrip("0").rstrip(".")
 
 
+def rounded_down(value: float, digits: int = 2) -> float:
+    """What an attack proves, rounded down to so many decimals."""
+    factor = 10.0**digits
+    return math.floor(factor * value) / factor
+
+
 def _chance(value: float) -> str:
     """A probability in percent, rounded up."""
     if value < 0.001:
@@ -261,7 +259,6 @@ def _chance(value: float) -> str:
 # One training accounted by three accountants, in a separate process, because one of them loads torch.
 
 
-_SECONDS = 180
 _POOL = ThreadPoolExecutor(1)  # each question is a process that loads torch: one at a time
 _HEADS = ("accountant", "ε at most")
 _NAMES = WORDS["accountants"]
@@ -277,12 +274,6 @@ class Question:
     adjacency: Adjacency
     epsilon: float | None = None
     sigma: float | None = None
-
-    def options(self) -> list[str]:
-        """The question as command-line options."""
-        given = ["--epsilon", repr(self.epsilon)] if self.sigma is None else ["--sigma", repr(self.sigma)]
-        steps = ["--sample-rate", repr(self.sample_rate), "--steps", str(self.n_steps), "--adjacency", self.adjacency]
-        return [*given, "--delta", repr(self.delta), *steps]
 
 
 def accountants_of_run(spec: RunSpec, epsilon: float) -> Question | None:
@@ -333,8 +324,13 @@ def _future(question: Question) -> Future[dict[str, Any]]:
 
 
 def _ask(question: Question) -> dict[str, Any]:
-    command = [sys.executable, "-m", "dpcl_core", "account", *question.options(), "--accountants", "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, cwd=paths.assets_dir().parent)
+    known, value = ("epsilon", question.epsilon) if question.sigma is None else ("sigma", question.sigma)
+    command = [
+        sys.executable, "-m", "dpcl_core", "account", f"--{known}", repr(value), "--delta", repr(question.delta),
+        "--sample-rate", repr(question.sample_rate), "--steps", str(question.n_steps), "--adjacency", question.adjacency,
+        "--accountants", "--json",
+    ]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, timeout=180, cwd=paths.assets_dir().parent)
     if done.returncode != 0:
         raise RuntimeError(done.stderr.strip().splitlines()[-1] if done.stderr.strip() else f"status {done.returncode}")
     return cast("dict[str, Any]", json.loads(done.stdout))
@@ -361,13 +357,11 @@ def check_card() -> None:
 def _checked(content: bytes) -> None:
     with st.spinner("Checking ..."):
         models = _verified(content)
-    match card.exit_status(models):
-        case 0:
-            st.success("Every number matches its events.")
-        case 1:
-            st.error("A number on this card does not follow from its events.")
-        case _:
-            st.warning("Parts of this card cannot be checked.")
+    show, said = {
+        0: (st.success, "Every number matches its events."),
+        1: (st.error, "A number on this card does not follow from its events."),
+    }.get(card.exit_status(models), (st.warning, "Parts of this card cannot be checked."))
+    show(said)
     layout.draw_table(("model", "stated ε", "ε from its events", "numbers", "verdict"), map(_row, models))
     for model in models:
         if model.verdict != "matches":

@@ -25,6 +25,7 @@ from pages.parts.text import capital, plain
 
 _GROUPS = 6  # groups with a button
 _ALONE = "A difference needs two runs on the same data and stream. Open this run's settings, change one, press Start."
+_NOTHING_YET = "**Nothing to compare yet.** You need two finished runs; each takes a few seconds. Below: an example."
 HELP = f"""Pick up to six runs, or press a group: runs tested on the same stream, or with a tag in common. {fields.HELP}
 Differences are formed seed by seed, because runs with the same seed see the same classes in the same order. A difference
 counts only if its 95 % interval excludes zero. Looking at many runs and keeping the best one is a choice based on the data:
@@ -50,7 +51,12 @@ def page(codec: link.Codec) -> None:
     start, missing = _initial_runs(view, runs, stored)
     place = layout.heading("Runs", "Which is better, and is it real?", notices=[*view.read.notices, *missing])
     if not runs:
-        _nothing_yet()
+        with st.container(key="card-empty"):
+            st.markdown(_NOTHING_YET)
+            st.page_link("pages/train.py", label="Start a run")
+        example = state.example()
+        run_panel.statement(example, example.spec.privacy.usual_epsilon, is_over=True)
+        _trade_off({"Example": example})
         layout.actions(place, help_text=HELP)
         return
     st.session_state.setdefault(view.key("runs"), start)
@@ -64,15 +70,14 @@ def page(codec: link.Codec) -> None:
         placeholder="Pick up to six finished runs",
     )  # fmt: skip
     values: dict[str, object] = {**view.read.values, **NOTHING, "runs": tuple(picked)}
-    if not picked:
-        st.info("Pick at least one run above. Two runs on the same data and stream can be compared seed by seed.")
-    else:
-        if len(picked) == 1:
-            st.info(_ALONE)
-            run = runs[picked[0]]
-            label, query = f"Open the settings of {plain(run.name)} in Train", train_form.parameters_of(run.spec)
-            layout.arrow("train", label, query)
+    if len(picked) == 1:
+        st.info(_ALONE)
+        run = runs[picked[0]]
+        layout.arrow("train", f"Open the settings of {plain(run.name)} in Train", train_form.parameters_of(run.spec))
+    if picked:
         values |= draw(view, picked)
+    else:
+        st.info("Pick at least one run above. Two runs on the same data and stream can be compared seed by seed.")
     view.commit(values, codec)
     layout.actions(place, is_shared=True, help_text=HELP, view=view)
 
@@ -84,9 +89,10 @@ def _initial_runs(view: state.View, runs: dict[str, Run], stored: dict[str, Run]
     run, so only a link or a visitor opens one here.
     """
     linked = cast("tuple[str, ...]", view["runs"])
-    lost = [run_id for run_id in linked if run_id not in runs]
-    absent = "The link names run {}, which this store does not have."
-    missing = [comparison.no_result(stored[one]) if one in stored else absent.format(one) for one in lost]
+    missing = [
+        comparison.no_result(stored[one]) if one in stored else f"The link names run {one}, which this store does not have."
+        for one in linked if one not in runs
+    ]  # fmt: skip
     start = list(dict.fromkeys(run_id for run_id in linked if run_id in runs))
     if not start and not linked:
         offered = {run_id: run.spec for run_id, run in runs.items() if not measured.is_one(run.spec)}
@@ -119,17 +125,8 @@ def _offered(view: state.View, runs: dict[str, Run]) -> list[str]:
 def _listed(text: str = "") -> dict[str, Run]:
     """The finished runs that a search finds, as many as a page lists, in the list's order."""
     store = state.store()
-    found = store.list_runs(fields.LISTED, states=("finished",), only=fields.wanted(text, store))
-    return {run.id: run for run in found}
-
-
-def _nothing_yet() -> None:
-    with st.container(key="card-empty"):
-        st.markdown("**Nothing to compare yet.** You need two finished runs; each takes a few seconds. Below: an example.")
-        st.page_link("pages/train.py", label="Start a run")
-    example = state.example()
-    run_panel.statement(example, example.spec.privacy.usual_epsilon, is_over=True)
-    _trade_off({"Example": example})
+    only = fields.wanted(text, store)
+    return {run.id: run for run in store.list_runs(fields.LISTED, states=("finished",), only=only)}
 
 
 def draw(view: state.View, run_ids: Sequence[str]) -> dict[str, object]:

@@ -52,18 +52,17 @@ def different_tests(specs: Mapping[str, RunSpec]) -> str | None:
     names = list(specs)
     for name in names[1:]:
         first, other = specs[names[0]], specs[name]
-        pair = f"{names[0]} and {name}"
-        if first.data.dataset != other.data.dataset:
-            return (
-                f"{pair} were tested on different data ({called(first.data.dataset)}, {called(other.data.dataset)}): "
-                "a difference in accuracy says nothing about the methods."
-            )
-        if first.data.test_per_class != other.data.test_per_class:
-            return f"{pair} were tested on different subsets of {called(first.data.dataset)}: do not read small differences."
-        if first.public_labels != other.public_labels:
-            return f"{pair} had different classes: a difference in accuracy says nothing about the methods."
-        if first.scenario != other.scenario:
-            return f"{pair} had different streams: accuracy over tasks is not comparable between them."
+        data, its_data = called(first.data.dataset), called(other.data.dataset)
+        nothing = "a difference in accuracy says nothing about the methods."
+        for is_other, said in (
+            (first.data.dataset != other.data.dataset, f"were tested on different data ({data}, {its_data}): {nothing}"),
+            (first.data.test_per_class != other.data.test_per_class,
+             f"were tested on different subsets of {data}: do not read small differences."),
+            (first.public_labels != other.public_labels, f"had different classes: {nothing}"),
+            (first.scenario != other.scenario, "had different streams: accuracy over tasks is not comparable between them."),
+        ):  # fmt: skip
+            if is_other:
+                return f"{names[0]} and {name} {said}"
     return None
 
 
@@ -103,30 +102,20 @@ def unequal_promises(standings: Mapping[str, Standing]) -> str | None:
     """A warning if the ε of the runs have different standings (proved, claimed, replay only, none); else None."""
     if len(set(standings.values())) < 2:
         return None
-    claimed, of_replay, unbounded = (
-        [name for name, kind in standings.items() if kind == wanted] for wanted in ("claimed", "replay", "none")
-    )
-    sentences = []
-    if claimed:
-        one = len(claimed) == 1
-        sentences.append(
-            f"The ε of {' and '.join(claimed)} {'is a claim' if one else 'are claims'} that no ledger supports: at the "
-            f"same ε {'it promises' if one else 'they promise'} nothing, while the others hold."
-        )
-    if of_replay:
-        sentences.append(
-            f"The ε of {' and '.join(of_replay)} covers the replay only: the head is not private, and the run has no bound."
-        )
-    if unbounded:
-        sentences.append(
-            f"The ε of {' and '.join(unbounded)} is only what was asked for: labels read from the data have no bound."
-        )
-    return " ".join(sentences)
+    one = list(standings.values()).count("claimed") == 1
+    sentences: dict[Standing, str] = {
+        "claimed": f"{'is a claim' if one else 'are claims'} that no ledger supports: at the same ε "
+        f"{'it promises' if one else 'they promise'} nothing, while the others hold.",
+        "replay": "covers the replay only: the head is not private, and the run has no bound.",
+        "none": "is only what was asked for: labels read from the data have no bound.",
+    }
+    of_kind = {kind: " and ".join(name for name, its in standings.items() if its == kind) for kind in sentences}
+    return " ".join(f"The ε of {of_kind[kind]} {said}" for kind, said in sentences.items() if of_kind[kind])
 
 
 def shared_budgets(specs: Sequence[RunSpec]) -> list[float]:
     """The budgets shared by all runs, in ascending order."""
-    return sorted(set.intersection(*(set(spec.privacy.epsilons) for spec in specs))) if specs else []
+    return sorted(set.intersection(*(set(spec.privacy.epsilons) for spec in specs)))
 
 
 def shared_references(references: Sequence[References]) -> References | None:
@@ -146,17 +135,15 @@ def shared_references(references: Sequence[References]) -> References | None:
 def differences(specs: Mapping[str, RunSpec]) -> tuple[list[dict[str, str]], int]:
     """One row per differing setting, named as on Train, with a column per run; and the number of equal settings."""
     flat = {name: _flat(spec) for name, spec in specs.items()}
-    keys = list(dict.fromkeys(key for settings in flat.values() for key in settings))
-    rows, n_equal = [], 0
+    rows, keys = [], list(dict.fromkeys(key for settings in flat.values() for key in settings))
     for key in keys:
         if len({settings.get(key, _NO_SETTING) for settings in flat.values()}) == 1:
-            n_equal += 1
             continue
         owner = next(specs[name] for name, settings in flat.items() if key in settings)
         values = (_shown(key, settings.get(key, _NO_SETTING), specs[name]) for name, settings in flat.items())
         title = parts_fields.title(key, owner.method, owner.scenario.kind)
         rows.append({"setting": title} | dict(zip(flat, values, strict=True)))
-    return rows, n_equal
+    return rows, len(keys) - len(rows)
 
 
 def what_differs(specs: Mapping[str, RunSpec]) -> str | None:
@@ -226,8 +213,8 @@ def panel(
     view: View, runs: Mapping[str, Budgets], *, colours: Sequence[str], provenance: Provenance, score: str = "accuracy"
 ) -> int | None:
     """Draws the question and its answer for each run; returns the wanted score in percent for the link."""
-    usual = {name: tradeoff.needed(run.finals, 0.0) for name, run in runs.items()}
-    best = max((answer.means[-1] for answer in usual.values() if answer is not None), default=None)
+    usual = (tradeoff.needed(run.finals, 0.0) for run in runs.values())
+    best = max((answer.means[-1] for answer in usual if answer is not None), default=None)
     if best is None:
         st.info(NO_BUDGET)
         return None
@@ -240,8 +227,8 @@ def panel(
     found = {name: tradeoff.needed(run.finals, wanted / 100) for name, run in runs.items()}
     answers = {name: answer for name, answer in found.items() if answer is not None}
     sentences = [
-        tradeoff.sentence(answer, score=score, standing=run.standing, accounted=run.accounted)
-        for run, answer in ((runs[name], answer) for name, answer in answers.items())
+        tradeoff.sentence(answer, score=score, standing=runs[name].standing, accounted=runs[name].accounted)
+        for name, answer in answers.items()
     ]
     chosen = [colour for name, colour in zip(runs, colours, strict=True) if name in answers]
     picture = tradeoff.figure(answers, sentences, colours=chosen, score=score, dark=text.is_dark())
@@ -288,7 +275,7 @@ def p_value_curve(
     except BadInput as error:
         st.warning(plain(f"No test: {error}."))
         return values
-    runs = {letter: results[letter] for letter in dict.fromkeys((first[0], second[0]))}
+    runs = {letter: results[letter] for letter in (first[0], second[0])}
     if refusal := different_tests({letter: result.spec for letter, result in runs.items()}):
         st.warning(f"{plain(refusal)} No test.")
         return values
@@ -319,11 +306,8 @@ def _chosen(view: View, results: dict[str, Result], sides: list[Side], chosen: f
     others = [side for side in sides if side != first]
     likely = [side for side in likely if side[0] != first[0]] or [side for side in others if side[0] != first[0]] or others
     second = curve("second", others, likely)
-    is_paired = st.toggle(
-        "Paired by task", value=bool(view["paired"]), key=view.key("t-paired"),
-        help=WORDS["comparison"]["chosen"],
-    )  # fmt: skip
-    return first, second, is_paired
+    about, key = WORDS["comparison"]["chosen"], view.key("t-paired")
+    return first, second, st.toggle("Paired by task", value=bool(view["paired"]), key=key, help=about)
 
 
 def _curve(result: Result, epsilon: float) -> list[float | None]:

@@ -10,7 +10,7 @@ import streamlit as st
 
 from dpcl_core.attacks import cslr_games
 from dpcl_core.errors import BadInput
-from dpcl_core.events import Guarantee
+from dpcl_core.events import Claim, Guarantee
 from dpcl_core.explorers import matching
 from dpcl_core.figures.picture import epsilon_text
 from dpcl_core.privacy import cslr_accounting, statement
@@ -18,7 +18,7 @@ from dpcl_core.privacy.audit_bounds import Audited, bound_of_counts
 from dpcl_core.privacy.cslr_accounting import TABLE_5, Benchmark, Reading, Sampling, costs
 from dpcl_core.spec import Adjacency
 from pages.parts import fields, layout, link, pecl_claim, state
-from pages.parts.claim_calculator import TRIALS, Claim, Controls, attacks, bound
+from pages.parts.claim_calculator import TRIALS, ClaimSection, Controls, attacks, bound, rounded_down
 from pages.parts.text import WORDS, capital, plain
 
 _VALUES, _REPLAYED, _FEWEST = 384, 500, 3  # values of an embedding; samples per round; clients in the smallest round
@@ -92,10 +92,8 @@ def _body(view: state.View, given: Guarantee | None) -> dict[str, object]:
     return controls.values | {"r_claim": claimed}
 
 
-def _lines(given: Guarantee) -> tuple[dict[str, str], str]:
+def _lines(given: Guarantee, claimed: Claim) -> tuple[dict[str, str], str]:
     """A run's claimed ε, the computed cost of its noise, and replay, head and total of its ledger."""
-    assert given.claim is not None
-    claimed = given.claim
     rows = {f"**claimed**, replay alone ({plain(claimed.source)}, not verified)": statement.shown_number(claimed.epsilon)}
     computed = {name: value for name, value in claimed.numbers.items() if name.startswith("computed")}
     rows |= {plain(name): statement.shown_number(value) for name, value in computed.items()}
@@ -130,8 +128,7 @@ def _controls(view: state.View, controls: Controls) -> tuple[Benchmark, Reading]
     label = "The head's updates get noise, in the same rounds"
     is_noisy = st.toggle(label, view["r_head"] is not None, key=view.key("r_head"))
     title = "noise std divided by the updates' clipping norm"
-    head = controls.number("r_head", title, start=4.71, width=260) if is_noisy else None
-    controls.values["r_head"] = head
+    controls.values["r_head"] = head = controls.number("r_head", title, start=4.71, width=260) if is_noisy else None
     return printed, Reading(
         noise_multiplier=TABLE_5[4.0], n_rounds=rounds, n_statistics=statistics, sampling=cast("Sampling", sampling),
         sample_rate=rate, n_clients=clients, adjacency=cast(Adjacency, adjacency),
@@ -198,8 +195,13 @@ def _needed(reading: Reading) -> None:
     results = st.session_state.setdefault("list-needed", {})
     replay_only = replace(reading, head_multiplier=None)
     if st.button("Search", key="list-needed-search"):
+        which: Literal["pld", "rdp"] = "rdp" if reading.sampling == "fixed" else "pld"
         with st.spinner("Searching ..."):
-            results[replay_only] = _searched(replay_only)
+            try:
+                found = {epsilon: cslr_accounting.multiplier_for(epsilon, replay_only, which) for epsilon in TABLE_5}
+                results[replay_only] = found
+            except (BadInput, ValueError) as refused:  # Unaccountable: one sentence, too
+                results[replay_only] = str(refused)
     if (multipliers := results.get(replay_only)) is None:
         return
     if isinstance(multipliers, str):
@@ -210,14 +212,6 @@ def _needed(reading: Reading) -> None:
         for epsilon, value in multipliers.items()
     )
     layout.draw_table(("claimed ε", "σ printed", "σ needed", "ratio"), rows, names=0)
-
-
-def _searched(reading: Reading) -> dict[float, float] | str:
-    which: Literal["pld", "rdp"] = "rdp" if reading.sampling == "fixed" else "pld"
-    try:
-        return {epsilon: cslr_accounting.multiplier_for(epsilon, reading, which) for epsilon in TABLE_5}
-    except (BadInput, ValueError) as refused:  # Unaccountable: one sentence, too
-        return str(refused)
 
 
 def _local(reading: Reading) -> None:
@@ -239,7 +233,7 @@ def _local(reading: Reading) -> None:
     st.caption(WORDS["cslr_claim"]["local"])
 
 
-CLAIM = Claim(TITLE, ABOUT, FIELDS, cslr_accounting.PAPER, _lines, _body)
+CLAIM = ClaimSection(TITLE, ABOUT, FIELDS, cslr_accounting.PAPER, _lines, _body)
 
 
 def _titles() -> list[str]:
@@ -259,7 +253,7 @@ def _theorem_2(controls: Controls, reading: Reading) -> None:
         hit = controls.number("r_hit", "p, probability that an anchor separates two entries")
         eta = controls.number("r_eta", "η, failure probability")
         length = controls.whole("r_length", "L, entries of a list")
-    entries = matching.n_entries(reading.n_rounds, reading.sample_rate * reading.n_clients, length)
+    entries = math.ceil(reading.n_rounds * (reading.sample_rate * reading.n_clients) * length)  # N: those of all lists sent
     needed = matching.anchors_needed(entries, eta, hit)
     st.markdown(
         f"Theorem 2, m ≥ ln(N²/η)/p with N = {entries:,} entries in all: **{needed:,} anchors** separate all required "
@@ -271,7 +265,7 @@ def _theorem_2(controls: Controls, reading: Reading) -> None:
     )
     layout.draw_table(("m, Table 8", "p̂ printed", "m by Theorem 2", "margin printed"), rows, names=0)
     not_all, wrong = matching.misaligned(length)
-    first, second = matching.forgetting_terms(_VALUES, _REPLAYED, _FEWEST)
+    first, second = math.sqrt(_VALUES / _REPLAYED), _FEWEST**-0.5
     st.caption(
         "p is a share of anchors: more anchors estimate it better but do not raise it, although the printed column grows. "
         "What grows is the largest difference at any anchor, and the smallest p̂ over all pairs, which few anchors "
@@ -302,11 +296,10 @@ def _attacks(view: state.View, reading: Reading) -> float:
         return f" {capital(said)}." if said else ""
 
     attacks(
-        {name: (one, one.n_releases(TRIALS)) for name, one in games.items()},
-        lambda name: cslr_games.audited(setting, name, TRIALS), setting, key="list-audit", more=remark,
+        games, lambda name: cslr_games.audited(setting, name, TRIALS), setting, key="list-audit", more=remark,
         than=lambda result: f"the claimed {result.claimed:g}",
     )  # fmt: skip
-    most = {n: math.floor(100 * bound_of_counts(n, n, 0, n, reading.delta)) / 100 for n in (TRIALS, 10 * TRIALS, 100)}
+    most = {n: rounded_down(bound_of_counts(n, n, 0, n, reading.delta)) for n in (TRIALS, 10 * TRIALS, 100)}
     st.caption(
         f"Without any error, {TRIALS:,} releases per side prove at most {most[TRIALS]:.2f}, {10 * TRIALS:,} at most "
         f"{most[10 * TRIALS]:.2f} and 100 at most {most[100]:.2f}: the number of rounds is the limit, not the attack."

@@ -364,7 +364,7 @@ def alpha(stage: Stage) -> int:
 def misses(stage: Stage) -> int:
     """Kinds of words by their mean score, and the noise that follows."""
     stage.results("Sort the kinds", lambda: True)
-    _, _, kinds = token_heat.measured(modes.everything(), Dials())
+    _, kinds = token_heat.measured(modes.everything(), Dials())
     token_heat.by_kind(kinds, Dials().threshold)
     st.caption(f"θ = {Dials().threshold:g}: above it, a token is to be unlearned. AUROC is against unmarked tokens.")
     scores = kinds.set_index("kind")["mean_score"]
@@ -392,7 +392,7 @@ def feedback(stage: Stage) -> int:
 
 def _bars(stage: Stage, groups: list[str]) -> dict[str, float]:
     """Draws bars of score and pattern for these comparisons; returns the score's AUROC by comparison."""
-    table, _, _ = token_heat.measured(modes.everything(), Dials())
+    table, _ = token_heat.measured(modes.everything(), Dials())
     shown = table[table["group"].isin(groups)]
     stage.card(figures.detection(shown, dark=stage.dark), _provenance(), shown, _TITLE)
     by = shown[shown["detector"] == "score"].set_index("group")["auroc"]

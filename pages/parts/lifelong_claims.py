@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import product
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 from dpcl_core.attacks import l2dp_games
 from dpcl_core.data.dataset import Form
 from dpcl_core.errors import BadInput
-from dpcl_core.events import Guarantee
+from dpcl_core.events import Claim, Guarantee
 from dpcl_core.figures import stream
 from dpcl_core.figures.picture import Provenance
 from dpcl_core.lessons import shared_noise
@@ -24,15 +23,13 @@ from dpcl_core.privacy.audit_bounds import bound_of_counts
 from dpcl_core.privacy.noise import ReleaseNoise
 from dpcl_core.privacy.statement import shown_number
 from pages.parts import figure_card, layout, link, pecl_claim, state, text
-from pages.parts.claim_calculator import TRIALS, UNBOUNDED, Claim, Controls, attacks
+from pages.parts.claim_calculator import TRIALS, UNBOUNDED, ClaimSection, Controls, attacks, rounded_down
 from pages.parts.text import WORDS, percent, plain
 
 # Shared noise, interactively: its scale, a learner's accuracy under it, and what subtracting two pictures reveals.
 
 
 SCALES = (0.1, 0.5, 1.4, 5.0, 13.0, 45.0, 200.0, 1000.0, 8000.0, 40_000.0, 200_000.0)
-_LOW, _HIGH = 0.001, 1e9
-SHARED_NOISE_FIELDS = [link.Field("l_scale", "lc", "noise on a pixel", link.Maybe(link.Number(_LOW, _HIGH)), None)]
 LEARNERS = ("one noise for all", "one noise for all, cut off", "fresh noise for each")
 _UNITS, _RECORDS = 16, 50
 
@@ -40,17 +37,12 @@ _UNITS, _RECORDS = 16, 50
 def draw_lifelong_claim(view: state.View, theorem: float | None) -> dict[str, object]:
     """Draws slider, accuracies, subtraction and second singular value. `theorem`: the scale from the theorem's card."""
     linked = cast("float | None", view["l_scale"])
-    options = sorted({*SCALES, *([linked] if linked is not None else [])})
     start = linked if linked is not None else min(SCALES, key=lambda scale: abs(scale - (theorem or 13.0)))
     left, right = st.columns(2)
     with left, layout.card("sharing"):
         st.markdown("**The noise on a pixel**")
-        scale = float(
-            st.select_slider(
-                "Scale b of the Laplace noise; a pixel has a range of 2", options, start, format_func=_text,
-                key=f"{view.key('l_scale')}-{start:g}",
-            )
-        )  # fmt: skip
+        title, key = "Scale b of the Laplace noise; a pixel has a range of 2", f"{view.key('l_scale')}-{start:g}"
+        scale = float(st.select_slider(title, sorted({*SCALES, start}), start, format_func=_text, key=key))
         noisy, clean = _accuracies(scale), _accuracies(0.0)
         kinds = {
             "one noise for all, before a ReLU": (noisy.shared, clean.shared),
@@ -123,10 +115,8 @@ def _second_value(scale: float) -> None:
     layout.draw_table(heads, ((name, f"{value:.2g}") for name, value in values.items()))
 
 
-@st.cache_resource(show_spinner=False)
-def bundled_pictures() -> shared_noise.Pictures:
-    """The bundled digits as training and test pictures."""
-    return shared_noise.pictures()
+# The bundled digits as training and test pictures.
+bundled_pictures = st.cache_resource(show_spinner=False)(shared_noise.pictures)
 
 
 @st.cache_data(max_entries=50, show_spinner=False)
@@ -149,7 +139,8 @@ def _text(scale: float) -> str:
     return f"{scale:,.0f}" if scale >= 1000 else f"{scale:g}"
 
 
-# loads scipy's optimisers, which take part of a second
+# The theorem term by term, with a run's own claim and attacks.
+
 
 DELTA = 1e-5
 _BATCHES = (100, 500, 2499, 50_000)
@@ -169,7 +160,7 @@ FIELDS: list[link.Field[Any]] = [
     link.Field("l_norm", "lt", "‖θ1‖", link.Number(0.01, 1000.0), 0.53),
     link.Field("l_inputs", "ld", "d", link.Maybe(link.Whole(1, 10**7)), None),
     link.Field("l_hidden", "lh", "|h1|", link.Maybe(link.Whole(1, 10**7)), None),
-    *SHARED_NOISE_FIELDS,
+    link.Field("l_scale", "lc", "noise on a pixel", link.Maybe(link.Number(0.001, 1e9)), None),
 ]
 TITLE = "Claimed, accounted, audited: one noise for all (Lifelong DP, L2DP-ML)"
 
@@ -196,11 +187,10 @@ def _body(view: state.View, given: Guarantee | None) -> dict[str, object]:
     return controls.values | draw_lifelong_claim(view, plan.input_scale if plan is not None else None)
 
 
-def _lines(given: Guarantee) -> tuple[dict[str, str], str]:
-    assert given.claim is not None
-    rows = {f"claimed: {name}": _term(term) for name, term in given.claim.terms.items()}
-    rows[f"**claimed** in all ({plain(given.claim.source)}, not verified)"] = shown_number(given.claim.epsilon)
-    numbers = " · ".join(f"{name} = {_term(value)}" for name, value in given.claim.numbers.items())
+def _lines(given: Guarantee, claimed: Claim) -> tuple[dict[str, str], str]:
+    rows = {f"claimed: {name}": _term(term) for name, term in claimed.terms.items()}
+    rows[f"**claimed** in all ({plain(claimed.source)}, not verified)"] = shown_number(claimed.epsilon)
+    numbers = " · ".join(f"{name} = {_term(value)}" for name, value in claimed.numbers.items())
     return rows | UNBOUNDED, f"Computed from {numbers}."
 
 
@@ -227,18 +217,14 @@ def _theorem(controls: Controls, *, of_a_run: bool) -> tuple[claim.Plan | None, 
             norm = controls.number("l_norm", "‖θ1‖", width=150)
         share = controls.share("l_share", "Encoder's share (ε1 and the two terms of the dataset)", 0.05, 0.05)
         inputs = Inputs(network, epsilon, share, norm)
-        if (plan := _planned(claim.Sizes(d, hidden, d, hidden, sizes.n_last, 10), batch, inputs)) is not None:
-            _terms(plan, norm, sizes.n_inputs)
+        chosen = claim.Sizes(d, hidden, d, hidden, sizes.n_last, 10)
+        try:
+            plan = claim.plan(chosen, "literal", batch, epsilon, share, norm)  # d and |h1| are those of the chosen rule
+        except BadInput as refused:
+            st.error(plain(str(refused)))
+            return None, inputs
+        _terms(plan, norm, sizes.n_inputs)
     return plan, inputs
-
-
-def _planned(sizes: claim.Sizes, batch: int, inputs: Inputs) -> claim.Plan | None:
-    try:
-        # "literal": d and |h1| are already those of the chosen rule
-        return claim.plan(sizes, "literal", batch, inputs.epsilon, inputs.share, inputs.norm)
-    except BadInput as refused:
-        st.error(plain(str(refused)))
-        return None
 
 
 def _terms(plan: claim.Plan, norm: float, n_inputs: int) -> None:
@@ -296,18 +282,14 @@ def _audits(setting: l2dp_games.Setting, given: Guarantee | None) -> None:
             f"ε = {shown_number(setting.epsilon)}; accounted: no bound. Each takes seconds."
         )
         attacks(
-            {name: (one, min(TRIALS, one.most or TRIALS)) for name, one in l2dp_games.ATTACKS.items()},
-            lambda name: l2dp_games.audited(setting, name, TRIALS, DELTA), setting, key="audit",
+            l2dp_games.ATTACKS, lambda name: l2dp_games.audited(setting, name, TRIALS, DELTA), setting, key="audit",
             than=lambda result: "is claimed",
         )  # fmt: skip
+        most, of_last = (rounded_down(bound_of_counts(n, n, 0, n, DELTA)) for n in (TRIALS, 100))
         st.caption(
-            f"Without any error, this many rounds prove at most {_most(TRIALS):.2f} ({_most(100):.2f} for the last attack): "
+            f"Without any error, this many rounds prove at most {most:.2f} ({of_last:.2f} for the last attack): "
             "the number of rounds is the limit, not the attack."
         )
 
 
-def _most(n: int) -> float:
-    return math.floor(100 * bound_of_counts(n, n, 0, n, DELTA)) / 100
-
-
-CLAIM = Claim(TITLE, WORDS["lifelong_claims"]["about"], FIELDS, claim.SOURCE, _lines, _body)
+CLAIM = ClaimSection(TITLE, WORDS["lifelong_claims"]["about"], FIELDS, claim.SOURCE, _lines, _body)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, replace
 from functools import partial
 from itertools import islice
 from textwrap import shorten
@@ -18,15 +18,15 @@ from dpcl_core.data import load
 from dpcl_core.elements.element import ANCHORS, MATCHERS, anchors_document
 from dpcl_core.events import Signatures
 from dpcl_core.explorers import matching, matching_log
+from dpcl_core.explorers.matching import COUNTS, LEVELS
 from dpcl_core.explorers.matching_log import Rematch
 from dpcl_core.figures import curves
 from dpcl_core.figures import matching as figures
-from dpcl_core.figures.picture import epsilon_text
 from dpcl_core.results import Result
 from dpcl_core.runs import frames
 from dpcl_core.spec import Cell, Params
 from pages.parts import anchor_source, fields, figure_card, layout, link, run_panel, state, text
-from pages.parts.anchor_source import COUNTS, LEVELS, Scene, Setup
+from pages.parts.anchor_source import Scene, Setup
 from pages.parts.text import WORDS, plain
 
 MAPS = {"signature": "signatures", "mean": "means", "both": "both"}
@@ -51,9 +51,8 @@ def maps(view: state.View, scene: Scene) -> Mapping[str, object]:
         st.markdown("**Every list entry on the map** :small[the simulator's view, not visible to the server]")
         with st.container(key="map-row", horizontal=True, vertical_alignment="center", gap="small"):
             shown = fields.segmented(view, "map", "Map", MAPS, label_visibility="collapsed")
-            colour = "group"
-            if has_modes:
-                colour = fields.segmented(view, "colour", "Colour", COLOURS, label_visibility="collapsed")
+            look = partial(fields.segmented, view, "colour", "Colour", COLOURS, label_visibility="collapsed")
+            colour = look() if has_modes else "group"
         spaces: list[figures.Space] = ["signature", "mean"] if shown == "both" else [cast("figures.Space", shown)]
         # The same axis ranges for every round, so that only the lists move.
         all_entries = entries if len(scene.rounds) == 1 else frames.entries(scene.rounds)
@@ -77,14 +76,13 @@ def maps(view: state.View, scene: Scene) -> Mapping[str, object]:
 def nearest(result: Result, now: Signatures) -> None:
     """Draws the public anchors nearest to each group's released prototype: pictures or sentences, where there are some."""
     data, source = datasets.CARDS.get(result.spec.data.dataset), _source(result, now)
-    examples = load.shown(data.kind, data.shape) if data is not None and source is not None else ()
-    if source is None or not examples:
+    if data is None or source is None or not (examples := load.shown(data.kind, data.shape)):
         return
     with layout.card("group-anchors"):
         st.markdown("**What a group is near to** :small[the public anchors nearest to its released prototype]")
         of_groups = islice(zip(now.prototypes.name, source.nearest_anchors(len(examples)), strict=True), _MOST_GROUPS)
         found = [(name, examples[place]) for name, places in of_groups for place in places.tolist()]
-        if data is not None and data.kind == "image":
+        if data.kind == "image":
             st.image([cast("Any", one) for _, one in found], caption=[name for name, _ in found], width=64)
         else:
             lines = (f"- **{plain(name)}**: {plain(shorten(str(one), _LETTERS, placeholder=' …'))}" for name, one in found)
@@ -120,7 +118,8 @@ def margins(scene: Scene) -> None:
 def confusion(scene: Scene) -> None:
     """Draws the table of groups against true modes."""
     entries = scene.entries
-    picture = figures.confusion(entries, scene.now.prototypes.name, scene.mode_names, dark=text.is_dark())
+    names = scene.now.mode_names or tuple(f"mode {mode + 1}" for mode in range(max(scene.now.entries.mode, default=-1) + 1))
+    picture = figures.confusion(entries, scene.now.prototypes.name, names, dark=text.is_dark())
     table: pd.DataFrame = entries.groupby(["mode", "name"], as_index=False).size()
     note = "entries; only the simulator knows the truth"
     scene.show(picture, key="confusion", title="Matched and true", note=note, table=table)
@@ -185,33 +184,13 @@ def _subsample_caption(event: Signatures) -> None:
 # What-if figures of a run: its recorded lists re-matched with fewer anchors or added noise, and labelled as such.
 
 
-WHAT_IF_FIELDS: list[link.Field[Any]] = [
-    link.Field("few", "am", "anchors of the run", link.Maybe(link.Whole(2, 1000)), None),
-    link.Field("added", "an", "noise on the run's lists", link.Maybe(link.Number(LEVELS[0], LEVELS[-1])), None),
-]
+Settings = tuple[int, float]  # of re-matching: the first so many of the run's anchors, noise of this std on every coordinate
 
 
-@dataclass(frozen=True)
-class Settings:
-    """Settings of re-matching: the first `m` of the run's `of` anchors, noise of std `noise` on every coordinate."""
-
-    m: int
-    noise: float
-    of: int
-
-    @property
-    def is_of_run(self) -> bool:
-        """Whether these are the settings of the run itself."""
-        return self.m == self.of and not self.noise
-
-
-def choose_what_if(result: Result, model: Cell | None, view: state.View) -> tuple[Settings | None, Mapping[str, object]]:
+def choose_what_if(result: Result, model: Cell, view: state.View) -> tuple[Settings | None, Mapping[str, object]]:
     """Sliders for anchors and noise; None, with a caption that says why, if the run did not record its lists in full."""
-    nothing: Mapping[str, object] = {"few": None, "added": None}
     events = anchor_source.matchings(result)
     n_anchors = {event.cell.seed: len(event.public.anchors.steps) for event in events if event.public is not None}
-    if model is None:
-        return None, nothing
     if model.seed not in n_anchors:
         seeds = ", ".join(map(str, n_anchors))
         st.caption(
@@ -219,25 +198,26 @@ def choose_what_if(result: Result, model: Cell | None, view: state.View) -> tupl
             if n_anchors
             else "This run did not record its lists in full, so anchors and noise cannot be changed."
         )
-        return None, nothing
+        return None, {"few": None, "added": None}
     most = n_anchors[model.seed]
     counts = [*(m for m in COUNTS if m < most), most]
-    m = int(_slide(view, "few", "Anchors m", counts, most, f"Matches with the first m of the run's {most} anchors."))
-    help_text = "Added to every coordinate of every entry. 0: the run's own picture."
-    noise = float(_slide(view, "added", "Noise on the lists", LEVELS, 0.0, help_text))
-    return Settings(m, noise, most), {"few": m if m != most else None, "added": noise or None}
+    about, key = f"Matches with the first m of the run's {most} anchors.", f"few-{len(counts)}"
+    m = int(anchor_source.slide(view, "few", "Anchors m", counts, about, usual=most, key=key))
+    about, key = "Added to every coordinate of every entry. 0: the run's own picture.", f"added-{len(LEVELS)}"
+    noise = float(anchor_source.slide(view, "added", "Noise on the lists", LEVELS, about, usual=0.0, key=key))
+    return (m, noise), {"few": m if m != most else None, "added": noise or None}
 
 
-def what_if_scene(
+def what_if(
     result: Result, rounds: tuple[Signatures, ...], at: int, settings: Settings | None, *, is_live: bool
 ) -> Scene:
-    """The run's own scene with unchanged settings; else its lists re-matched."""
+    """The run's own scene with unchanged settings; else its lists re-matched, which a notice says above the figures."""
     recorded = anchor_source.scene(result, rounds, at, is_live=is_live)
     shown = recorded.now
     source = _source(result, shown) if settings is not None else None
     if settings is None or source is None:
         return recorded
-    compute, m, noise = partial(_computed, _key(result, shown), _source=source), settings.m, settings.noise
+    compute, (m, noise) = partial(_computed, _key(result, shown), _source=source), settings
 
     def swept(event: Signatures) -> Signatures:
         return replace(event, noise_levels=LEVELS, agreement_at=compute("sweep", (m,)))
@@ -245,44 +225,27 @@ def what_if_scene(
     def scored(event: Signatures) -> Signatures:
         return replace(event, anchors=compute("scores", (noise,)))
 
-    if settings.is_of_run:  # measured here until the run, at its end, has recorded its own
+    if m == source.n_anchors and not noise:  # measured here until the run, at its end, has recorded its own
         return replace(
             recorded, m=m,
             sweep=lambda: recorded.sweep() if recorded.sweep().agreement_at else swept(shown),
             anchors=lambda: recorded.anchors() if recorded.anchors().anchors is not None else scored(shown),
         )  # fmt: skip
-    now: Signatures = compute("event", (m, noise))
-    provenance = replace(result.provenance, method=f"{result.provenance.method}, {_described(settings)}, re-matched")
-    return Scene(
-        (now,), 0, recorded.key, provenance, agreement=lambda: compute("agreement", (m, noise)), sweep=lambda: swept(now),
-        anchors=lambda: scored(now), is_live=is_live, m=m,
-    )  # fmt: skip
-
-
-def what_if_notice(result: Result, now: Signatures, settings: Settings | None) -> None:
-    """Says above the figures that they are a what-if, and which of them are still the run's own."""
-    source = _source(result, now) if settings is not None and not settings.is_of_run else None
-    if settings is None or source is None:
-        return
+    added = f"noise {noise:g} on every list" if noise else "no noise on the lists"
+    described = f"m = {m} of its {source.n_anchors} anchors and {added}"
     n = len(source.lists)
     whose = f"clients of every task, {n} in all" if source.has_homes else f"{n} clients"
     part = f" Shown: the first {whose}, whose lists were recorded." if source.is_part else ""
     st.info(
-        f"**What-if, not released by this run:** its recorded, rounded lists with {_described(settings)}, re-matched "
-        f"here.{part} The groups' prototypes, the cost and the accuracy are the run's own."
+        f"**What-if, not released by this run:** its recorded, rounded lists with {described}, re-matched here.{part} The "
+        "groups' prototypes, the cost and the accuracy are the run's own."
     )
-
-
-def _described(settings: Settings) -> str:
-    noise = f"noise {settings.noise:g} on every list" if settings.noise else "no noise on the lists"
-    return f"m = {settings.m} of its {settings.of} anchors and {noise}"
-
-
-def _slide(view: state.View, name: str, title: str, options: Sequence[float], usual: float, help_text: str) -> float:
-    value = cast("float | None", view[name])
-    start = usual if value is None else min(options, key=lambda each: abs(each - value))
-    key = view.key(f"{name}-{len(options)}")
-    return st.select_slider(title, options, start, format_func=epsilon_text, key=key, help=help_text)
+    now: Signatures = compute("event", (m, noise))
+    return Scene(
+        (now,), 0, recorded.key, replace(result.provenance, method=f"{result.provenance.method}, {described}, re-matched"),
+        agreement=lambda: compute("agreement", (m, noise)), sweep=lambda: swept(now), anchors=lambda: scored(now),
+        is_live=is_live, m=m,
+    )  # fmt: skip
 
 
 Key = tuple[str, Cell, int, int]
@@ -358,9 +321,11 @@ SHOWS = {SIMULATION: "A simulation", RUN: "A run"}
 CODEC = link.Codec(
     [
         link.Field("show", "sh", "lists", link.Choice(tuple(SHOWS)), SIMULATION),
-        *anchor_source.FIELDS, *anchor_source.RUN_FIELDS, *WHAT_IF_FIELDS, *FIELDS,
+        *anchor_source.FIELDS,
+        *anchor_source.RUN_FIELDS,
+        *FIELDS,
     ]
-)  # fmt: skip
+)
 
 
 def page() -> None:
@@ -372,7 +337,7 @@ def page() -> None:
     with controls:
         show = fields.segmented(view, "show", "Lists of", SHOWS, start=RUN if view["run"] is not None else None)
     values: dict[str, object] = {field.name: view[field.name] for field in (*anchor_source.FIELDS, *FIELDS)}
-    values |= {field.name: None for field in (*anchor_source.RUN_FIELDS, *WHAT_IF_FIELDS)} | {"show": show}
+    values |= {field.name: None for field in anchor_source.RUN_FIELDS} | {"show": show}
 
     def settle(changed: Mapping[str, object]) -> None:
         view.settle({**values, **changed}, CODEC)
@@ -385,18 +350,16 @@ def page() -> None:
 def _simulation(view: state.View, controls: DeltaGenerator, answer: DeltaGenerator) -> Mapping[str, object]:
     """Draws the simulation: its settings and figures; returns the link values."""
     with controls:
-        setup, values = anchor_source.choose(view)
+        setup = anchor_source.choose(view)
         rest = st.container()
     with answer:
         if setup.is_played:
             setup = play_lists(setup, key=view.key("explorer"))
-            values = {**values, "m": setup.m, "noise": setup.noise, "matcher": setup.matcher}
         rounds, at = anchor_source.rounds(setup)
         scene = anchor_source.Scene(
             rounds, at, f"play-{setup.length}-{setup.kind}", setup.provenance(),
             agreement=lambda: anchor_source.agreement(setup),
-            sweep=lambda: anchor_source.measured(setup, rounds[at], sweep=True),
-            anchors=lambda: anchor_source.measured(setup, rounds[at], anchors=True),
+            sweep=lambda: anchor_source.swept(setup, rounds[at]), anchors=lambda: anchor_source.scored(setup, rounds[at]),
         )  # fmt: skip
         noise = setup.noise if setup.is_local else None
         chosen = {} if setup.is_played else _maps(view, scene)
@@ -404,7 +367,7 @@ def _simulation(view: state.View, controls: DeltaGenerator, answer: DeltaGenerat
     with rest:
         seen = "released groups" if setup.side == "client" else "noisy lists"
         st.caption(f"Public digits, dealt to simulated clients: nothing is private. A server would see the {seen} alone.")
-    return {**values, **chosen}
+    return {**asdict(setup), **chosen}
 
 
 def _run(
@@ -447,15 +410,13 @@ def _run_figures(
     """Draws the sliders and all figures of one round of one model; returns what the link carries of the choice."""
     with st.container(key="run-sliders", horizontal=True, vertical_alignment="bottom", gap="medium"):
         at, round_value = anchor_source.at_round(result, rounds, view)
-        settings, what_if = choose_what_if(result, model, view)
-    now = rounds[at]
-    what_if_notice(result, now, settings)
-    scene = what_if_scene(result, rounds, at, settings, is_live=is_live)
+        settings, moved = choose_what_if(result, model, view)
+    scene = what_if(result, rounds, at, settings, is_live=is_live)
     chosen = _maps(view, scene)
-    nearest(result, now)
-    _more(scene, settings.noise or None if settings is not None else None)
+    nearest(result, rounds[at])
+    _more(scene, settings[1] or None if settings is not None else None)
     layout.arrow("train", "Its accuracy and statement", {"v": "1", "run": str(result.run_id)})
-    return {**round_value, **what_if, **chosen}
+    return {**round_value, **moved, **chosen}
 
 
 def _watch(view: state.View, run_id: str, model: Cell | None) -> Mapping[str, object]:
@@ -466,7 +427,7 @@ def _watch(view: state.View, run_id: str, model: Cell | None) -> Mapping[str, ob
     run = state.store().get(run_id)
     result = state.run_result(run)
     rounds = anchor_source.rounds_of(result, model)
-    if run.is_over or (model is None and anchor_source.has_any(result)):  # only the page can draw these controls
+    if run.is_over or (model is None and anchor_source.matchings(result)):  # only the page can draw these controls
         st.rerun()
     run_panel.status_card(run, result)
     run_panel.bar(result, model.epsilon if model is not None else None, is_over=False)
@@ -487,7 +448,7 @@ def _maps(view: state.View, scene: anchor_source.Scene) -> Mapping[str, object]:
     return chosen
 
 
-def _more(scene: anchor_source.Scene, noise: float | None) -> None:
+def _more(scene: Scene, noise: float | None) -> None:
     """Draws the other figures, in tabs, when opened."""
     draw = {
         "Margins": lambda: margins(scene),

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from html import escape
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import streamlit as st
 
-from dpcl_core.events import Guarantee
+from dpcl_core.events import Claim, Guarantee
 from dpcl_core.figures import tokens
 from dpcl_core.figures.picture import Provenance, counted, epsilon_label
 from dpcl_core.methods import catalog as methods
@@ -19,7 +18,7 @@ from dpcl_core.privacy.statement import guarantee_words, shown_number, standing
 from dpcl_core.runs import administration
 from dpcl_core.spec import RunSpec
 from pages.parts import figure_card, layout, link, state, text
-from pages.parts.claim_calculator import TRIALS, UNBOUNDED, Claim, Controls, attacks
+from pages.parts.claim_calculator import TRIALS, UNBOUNDED, ClaimSection, Controls, attacks, rounded_down
 from pages.parts.text import WORDS, plain
 
 # The privacy bar next to every result: what is protected and what is not, in the words of the statement.
@@ -92,14 +91,11 @@ def _first_two(texts: tuple[str, ...], what: str) -> str:
 
 def pending(spec: RunSpec, *, is_over: bool) -> None:
     """Draws the bar before a model is finished: the full statement needs the whole ledger, some facts do not."""
-    if all(map(math.isinf, spec.privacy.epsilons)):
-        not_dp(NO_NOISE)
-        return
-    if reason := no_bound_reason(spec.method):
+    reason = NO_NOISE if all(map(math.isinf, spec.privacy.epsilons)) else no_bound_reason(spec.method)
+    if not reason and spec.reads_labels:
+        reason = "The list of labels is read from the data: no bound holds, whatever ε is."
+    if reason:
         not_dp(reason)
-        return
-    if spec.reads_labels:
-        not_dp("The list of labels is read from the data: no bound holds, whatever ε is.")
         return
     text = "The statement appears when the first model is finished; it is computed from the ledger."
     if is_over:
@@ -155,11 +151,9 @@ FIELDS: list[link.Field[Any]] = [
     link.Field("t_delta", "td", "δ of a token", link.Number(1e-12, 0.1), 1e-6),
     link.Field("t_width", "tw", "values of an embedding", link.Whole(1, 100_000), 768),
 ]
-ABOUT = WORDS["pecl_claim"]["about"]
 
 
-@dataclass(frozen=True)
-class Inputs:
+class Inputs(NamedTuple):
     """The values of the controls."""
 
     epsilon: float
@@ -196,10 +190,8 @@ def _body(view: state.View, given: Guarantee | None) -> dict[str, object]:
     return controls.values | {"t_width": width}
 
 
-def _lines(given: Guarantee) -> tuple[dict[str, str], str]:
+def _lines(given: Guarantee, claimed: Claim) -> tuple[dict[str, str], str]:
     """The nominal ε of a run, and the true ε of their noise."""
-    assert given.claim is not None
-    claimed = given.claim
     rows = {f"{plain(name)} (no guarantee)": _number(value) for name, value in claimed.terms.items()}
     true = {name: value for name, value in claimed.numbers.items() if name.startswith("true ε")}
     rows |= {plain(name): _number(value) for name, value in true.items()}
@@ -208,7 +200,7 @@ def _lines(given: Guarantee) -> tuple[dict[str, str], str]:
 
 
 def _costs(inputs: Inputs) -> None:
-    epsilon, delta, length, epochs, times = inputs.epsilon, inputs.delta, inputs.length, inputs.epochs, inputs.times
+    epsilon, clip, length, epochs, times, delta = inputs
     ratio = text_mechanisms.printed_ratio(epsilon, delta)
 
     def true(n_releases: int, share: float = 1.0) -> str:
@@ -227,7 +219,7 @@ def _costs(inputs: Inputs) -> None:
     ))  # fmt: skip
     needed = text_mechanisms.ratio_for(epsilon, delta)
     st.caption(
-        f"Eq. 5: σ/C = √(2 ln(1.25/δ))/ε = {_number(ratio)}, so σ = {_number(ratio * inputs.clip)} here; C does not affect "
+        f"Eq. 5: σ/C = √(2 ln(1.25/δ))/ε = {_number(ratio)}, so σ = {_number(ratio * clip)} here; C does not affect "
         f"ε. Two clipped embeddings can be 2C apart, but the noise is scaled to C. It would have to be {_number(needed)}, "
         f"{needed / ratio:.2f} times as much. At the printed ε the true δ is "
         f"{text_mechanisms.true_delta(epsilon, ratio):.2g}. Exact (Balle and Wang 2018) for noise that does not depend on "
@@ -240,7 +232,7 @@ def _costs(inputs: Inputs) -> None:
 
 
 def _curves(inputs: Inputs) -> None:
-    epsilon, delta, length, epochs, times = inputs.epsilon, inputs.delta, inputs.length, inputs.epochs, inputs.times
+    epsilon, _, length, epochs, times, delta = inputs
     nominal = sorted({*_CURVE, epsilon})
     costs = {
         "one token": 1,
@@ -293,10 +285,10 @@ def _audits(inputs: Inputs) -> None:
             "guarantee; accounted: no bound. Each takes about a second."
         )
         attacks(
-            {name: (one, TRIALS * one.times) for name, one in ATTACKS.items()}, lambda name: audited(setting, name, TRIALS),
-            setting, key="token-audit", than=lambda result: f"the nominal {_number(result.claimed)}",
+            ATTACKS, lambda name: audited(setting, name, TRIALS), setting, key="token-audit",
+            than=lambda result: f"the nominal {_number(result.claimed)}",
         )  # fmt: skip
-        most = math.floor(100 * audit_bounds.one_way_bound(TRIALS, TRIALS, 0, TRIALS, setting.delta)) / 100
+        most = rounded_down(audit_bounds.one_way_bound(TRIALS, TRIALS, 0, TRIALS, setting.delta))
         st.caption(
             f"{TRIALS:,} releases per side without an error prove at most {most:.2f}. If the nominal ε is larger, the "
             "number of rounds is the limit, not the attack."
@@ -307,8 +299,6 @@ def _times(count: int, what: str) -> str:
     return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
-def _number(value: float) -> str:
-    return tokens.budget_number(value)
-
-
-CLAIM = Claim("Claimed, accounted, audited: noise by the token (PeCL)", ABOUT, FIELDS, text_mechanisms.SOURCE, _lines, _body)
+_number = tokens.budget_number
+TITLE = "Claimed, accounted, audited: noise by the token (PeCL)"
+CLAIM = ClaimSection(TITLE, WORDS["pecl_claim"]["about"], FIELDS, text_mechanisms.SOURCE, _lines, _body)

@@ -24,7 +24,7 @@ from pages.parts.text import WORDS, plain
 
 LETTERS = ("A", "B", "C")
 MOST_PINS = len(LETTERS)
-Show = Callable[[Picture, dict[str, "State"], str, pd.DataFrame], None]
+Drawn = tuple[Picture, dict[str, "State"], str, pd.DataFrame]  # a figure of states, its key and its table
 _SHORT: dict[LabelSetting, str] = {
     "prior-const": "one list", "prior": "task lists", "dp-learned": "learned list", "data": "labels from data",
 }  # fmt: skip
@@ -88,7 +88,7 @@ def page() -> None:
         else:
             run_panel.statement(state.run_result(state.store().get(source.key)), epsilon, is_over=True)
         pins = _pins(view, now)
-        wanted = _figures(view, now, [_pinned(pin) for pin in pins], partial(_show, by_plotly=bool(values["plain"])))
+        wanted = _figures(view, now, [_pinned(pin) for pin in pins], by_plotly=bool(values["plain"]))
         changed.update(epsilon=epsilon, pins=pins, wanted=wanted)
 
     with answer:
@@ -149,12 +149,11 @@ def _controls(view: state.View, source: Source | None) -> dict[str, object]:
 
 
 def _data(view: state.View, source: Source | None) -> str | None:
-    shown = None if source is None else source.key
-    names = dict(_finished(state.where()))
-    if shown is not None:
-        names.setdefault(shown, shown)
+    shown, names = None if source is None else source.key, _finished(state.where())
     titles: dict[str | None, str] = {None: "Handwritten digits (exact)"}
     titles |= {run: f"{name} (looked up)" for run, name in names.items()}
+    if shown is not None:
+        titles.setdefault(shown, f"{shown} (looked up)")
     return st.selectbox(
         "Data", list(titles), list(titles).index(shown), format_func=titles.__getitem__, key=view.key("run"),
         help="The bundled digits at any ε, or a finished run of the cosine classifier at the ε it was trained with.",
@@ -207,18 +206,17 @@ def _pinned(text: str) -> State | None:
     return State(source, source.nearest(epsilon)) if source is not None else None
 
 
-def _figures(view: state.View, now: State, pins: Sequence[State | None], show: Show) -> int | None:
-    """Draws the figures in tabs; returns the wanted accuracy while its tab is open."""
+def _figures(view: state.View, now: State, pins: Sequence[State | None], *, by_plotly: bool) -> int | None:
+    """Draws the figures in tabs; returns the wanted accuracy while its tab is open. `by_plotly`: see `figure_card.show`."""
     wanted: list[int | None] = []
     # Short names that fit at the end of a line: now, A, B, C.
     states = {"now": now} | {name: pin for name, pin in zip(LETTERS, pins, strict=False) if pin is not None and pin != now}
+    show = partial(_show, states, now, by_plotly=by_plotly)
     draw: dict[str, Callable[[], None]] = {
-        "Accuracy": partial(_accuracy, states, now, show),
-        "Forgetting": partial(_forgetting, states, now, show),
-        "Who remembers what": partial(_matrix, states, now, show),
-        "Classes": partial(_classes, states, now, show),
+        "Accuracy": partial(show, partial(_curves, "accuracy")), "Forgetting": partial(show, partial(_curves, "forgetting")),
+        "Who remembers what": partial(show, _matrix), "Classes": partial(show, _classes),
         comparison.TITLE: lambda: wanted.append(_needed(view, states)),
-    }
+    }  # fmt: skip
     layout.views(draw, "playground-views", comparison.TITLE if view["wanted"] is not None else None)
     return wanted[0] if wanted else None
 
@@ -232,21 +230,12 @@ def _needed(view: state.View, states: dict[str, State]) -> int | None:
     return comparison.panel(view, runs, colours=colours, provenance=_provenance(states))
 
 
-def _accuracy(states: dict[str, State], now: State, show: Show) -> None:
+def _curves(key: Literal["accuracy", "forgetting"], states: dict[str, State], now: State) -> Drawn:
+    """One state and, if available, its results without noise; or several states together."""
     known = [one.source.references for one in states.values()]
-    references = known[0] if all(one == known[0] for one in known) else None
-    _curves(states, now, "accuracy", figure_card.kept_builder(curves.accuracy_over_tasks), show, references=references)
-
-
-def _forgetting(states: dict[str, State], now: State, show: Show) -> None:
-    _curves(states, now, "forgetting", figure_card.kept_builder(curves.forgetting_over_tasks), show)
-
-
-def _curves(
-    states: dict[str, State], now: State, key: Literal["accuracy", "forgetting"], alone: Callable[..., Picture], show: Show,
-    **more: Any,
-) -> None:  # fmt: skip
-    """Draws one state and, if available, its results without noise; or several states together."""
+    more: dict[str, Any] = {}
+    if key == "accuracy":
+        more["references"] = known[0] if all(one == known[0] for one in known) else None
     dark = text.is_dark()
     series = {name: one.source.frame(one.epsilon) for name, one in states.items()}
     if len(states) == 1:
@@ -254,7 +243,9 @@ def _curves(
         if math.inf in now.source.stops and math.isfinite(now.epsilon):
             frames.append(now.source.frame(math.inf))
         frame = pd.concat(frames, ignore_index=True)
-        picture = alone(frame, n_tasks=now.source.n_tasks, labels=now.source.labels, dark=dark, **more)
+        alone = curves.accuracy_over_tasks if key == "accuracy" else curves.forgetting_over_tasks
+        look = {"n_tasks": now.source.n_tasks, "labels": now.source.labels, "dark": dark, **more}
+        picture = figure_card.kept_builder(alone)(frame, **look)
     else:
         frame = pd.concat([rows.assign(state=states[name].name) for name, rows in series.items()], ignore_index=True)
         runs = [
@@ -263,10 +254,10 @@ def _curves(
         ]
         compared = figure_card.kept_builder(curves.compared_over_tasks)
         picture = compared(runs, n_tasks=max(one.source.n_tasks for one in states.values()), of=key, dark=dark, **more)
-    show(picture, states, key, frame)
+    return picture, states, key, frame
 
 
-def _matrix(states: dict[str, State], now: State, show: Show) -> None:
+def _matrix(states: dict[str, State], now: State) -> Drawn:
     name = next(iter(states))
     if len(states) > 1:
         name = st.segmented_control("State", list(states), default=name, required=True, key="playground-matrix")
@@ -274,10 +265,10 @@ def _matrix(states: dict[str, State], now: State, show: Show) -> None:
     frame = chosen.source.frame(chosen.epsilon)
     draw = figure_card.kept_builder(curves.accuracy_matrix)
     picture = draw(frame, epsilon=chosen.epsilon, n_tasks=chosen.source.n_tasks, dark=text.is_dark())
-    show(picture, {name: chosen}, "matrix", frame)
+    return picture, {name: chosen}, "matrix", frame
 
 
-def _classes(states: dict[str, State], now: State, show: Show) -> None:
+def _classes(states: dict[str, State], now: State) -> Drawn:
     accuracies = {name: one.source.class_accuracies(one.epsilon) for name, one in states.items()}
     known = {name: values for name, values in accuracies.items() if values is not None}
     colours = [theme.colour_of_series(index, text.is_dark()) for index, name in enumerate(states) if name in known]
@@ -289,11 +280,12 @@ def _classes(states: dict[str, State], now: State, show: Show) -> None:
         for seed, row in enumerate(values)
         for label, value in zip(classes, row, strict=True)
     ]
-    show(picture, states, "classes", pd.DataFrame(rows, columns=["state", "seed", "class", "accuracy"]))
+    return picture, states, "classes", pd.DataFrame(rows, columns=["state", "seed", "class", "accuracy"])
 
 
-def _show(picture: Picture, states: dict[str, State], key: str, table: pd.DataFrame, *, by_plotly: bool) -> None:
-    """Draws a figure; `by_plotly` as for `figure_card.show`."""
+def _show(states: dict[str, State], now: State, make: Callable[..., Drawn], *, by_plotly: bool) -> None:
+    """Draws a figure of these states."""
+    picture, states, key, table = make(states, now)
     if len(states) > 1:
         legend = "; ".join(f"{name} is {one.name}" for name, one in states.items())
         picture = picture.saying(f"{picture.finding} Here {legend}.")

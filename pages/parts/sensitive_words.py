@@ -2,24 +2,49 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import cast
 
+import numpy as np
 import streamlit as st
 
+from dpcl_core.backbones import catalog as backbones
+from dpcl_core.data import catalog as datasets
+from dpcl_core.data import files
+from dpcl_core.data.texts import Texts
 from dpcl_core.elements.element import BUDGETS, FIRST
-from dpcl_core.events import TokensScored
-from dpcl_core.explorers import token_reader, tokens
+from dpcl_core.events import ScoredText, TokensScored, of_kind
+from dpcl_core.explorers import tokens
+from dpcl_core.explorers.token_reader import ReaderEnded
 from dpcl_core.explorers.tokens import Dials, Layer, dials_of
-from dpcl_core.figures.picture import Provenance
-from pages.parts import fields, layout, link, pecl_claim, state, token_heat, token_text
-from pages.parts.text import WORDS
+from dpcl_core.figures.picture import Provenance, epsilon_label
+from dpcl_core.lessons import modes
+from dpcl_core.results import Result
+from pages.parts import fields, layout, link, pecl_claim, state, token_heat
+from pages.parts.text import WORDS, capital, plain
+from pages.parts.token_heat import BIG, BUNDLED
 
+EXAMPLE, OWN, RUN = "example", "own", "run"
+SHOWS = {EXAMPLE: "An example", OWN: "My own text", RUN: "A run"}
+MODELS = {"base": "before training (frozen public model)", "current": "after training on the task"}
+MAX_CHARACTERS = 100_000
+N_BIG = 40  # synthetic texts that the big model reads
+PART_CHARACTERS = 5_000  # of a long text at once: some 2,000 tokens
+READERS = {BUNDLED: "bundled model", BIG: "SmolLM2"}
 USUAL = Dials()
 _NAMES = ("alpha", "threshold", "lower", "upper", "strength", "loss")  # of the fields that are dials, too
 CODEC = link.Codec(
     [
-        *token_text.FIELDS,
+        link.Field("reader", "rd", "language model", link.Choice(tuple(READERS)), BUNDLED),
+        link.Field("show", "sh", "text", link.Choice(tuple(SHOWS)), EXAMPLE),
+        link.Field("source", "k", "family of texts", link.Whole(1, 6), 2),
+        link.Field("number", "n", "number of the text", link.Whole(1, 1000), 1),
+        link.Field("run", "run", "run", link.Maybe(link.Text(40)), None),
+        link.Field("task", "t", "task", link.Maybe(link.Whole(1, 100)), None),
+        link.Field("model", "m", "model", link.Choice(tuple(MODELS)), "base"),
+        link.Field("epsilon", "e", "ε", link.Maybe(link.BUDGET), None),
         link.Field("layer", "l", "layer", link.Choice(tokens.SHOWN), FIRST),
         link.Field("alpha", "a", "α", link.Maybe(link.Number(0.0, 1.0)), None),
         link.Field("threshold", "th", "θ", link.Maybe(link.Number(0.0, 1.0)), None),
@@ -41,7 +66,7 @@ def page() -> None:
     )  # fmt: skip
     controls, answer = layout.controls_and_answer()
     with controls:
-        selected = token_text.choose(view)
+        selected = _selected(view)
         usual = dials_of(selected.result.spec, selected.epsilon) if selected.result is not None else USUAL
         dials, releases = _dials(view, usual)
     with answer:
@@ -87,7 +112,7 @@ def _dials(view: state.View, usual: Dials) -> tuple[Dials, int]:
     return replace(start_dials, loss="full" if learned == "full" else "answer"), releases
 
 
-def _text(view: state.View, selected: token_text.Selected, start: Dials, layer: Layer, releases: int) -> tuple[Dials, Layer]:
+def _text(view: state.View, selected: Selected, start: Dials, layer: Layer, releases: int) -> tuple[Dials, Layer]:
     """Draws the explorer and, for a text that the server has, what its noise is worth; returns settings and layer."""
     text, banner = selected.text, st.container()
     budgets = sorted({*BUDGETS, start.upper})
@@ -104,33 +129,204 @@ def _text(view: state.View, selected: token_text.Selected, start: Dials, layer: 
         if selected.result is not None and selected.result.standing != "claimed":
             said = f"{said} This run adds other noise: see its statement on the Privacy page."
         pecl_claim.not_dp(said)
-    if selected.reader is not None:
-        box = layout.folded("What can an attacker read of it?", view.key("read"))
-        if box is not None:
-            with box:
-                token_heat.draw_read(text, dials, selected.reader, n_releases=releases, key=view.key("draw"))
+    if selected.reader is not None and (box := layout.folded("What can an attacker read of it?", view.key("read"))):
+        with box:
+            token_heat.draw_read(text, dials, selected.reader, n_releases=releases, key=view.key("draw"))
     return dials, layer
 
 
-def _many(selected: token_text.Selected, dials: Dials) -> None:
+def _many(selected: Selected, dials: Dials) -> None:
     """Draws detection over many texts and, for a run, memorisation and leaks."""
     if selected.result is None:
-        reader = selected.reader or token_text.BUNDLED
+        reader = selected.reader or BUNDLED
         try:
             with st.spinner("Scoring texts ..."):
-                scored = token_text.everything(reader)
-        except token_reader.ReaderEnded as error:
+                scored = everything(reader)
+        except ReaderEnded as error:
             st.warning(f"Detection over many texts is not shown: {error}.")
             return
-        words = f"synthetic texts with marked personal data, {token_text.MODEL_NAMES[reader]}"
+        words = f"synthetic texts with marked personal data, {token_heat.MODEL_NAMES[reader]}"
         token_heat.detection_card(scored, ("examples", reader), dials, Provenance(words, len(scored), "PeCL's score"))
         return
     if selected.epsilon is None:
         return
     token_heat.leak_figures(selected.result, selected.epsilon, live=False)
-    events = [event for event in selected.result.events if isinstance(event, TokensScored)]
-    wanted = selected.epsilon, selected.values["model"]
+    wanted, events = (selected.epsilon, selected.values["model"]), of_kind(selected.result.events, TokensScored)
     texts = [text for event in events if (event.cell.epsilon, event.model) == wanted for text in event.texts]
     if texts:
         key = (*state.where(), selected.result.run_id, len(texts), *wanted)
         token_heat.detection_card(texts, key, dials, replace(selected.result.provenance, n_train=len(texts)))
+
+
+# The text: an example, the visitor's own text, or a text that a run recorded.
+
+
+@dataclass(frozen=True)
+class Selected:
+    """The selected text. `text`: None if there is nothing to show, and `why` then says why; `name`: its description.
+
+    `is_typed`: the visitor types a text that the browser scores, so that the server never has it.
+    `reader`: the public model that scored it, whose noisy embeddings can be shown; None for a trained or another one.
+    `result`: the run it comes from, if any.
+    """
+
+    name: str
+    text: ScoredText | None = None
+    why: str = ""
+    is_warning: bool = False
+    is_typed: bool = False
+    reader: str | None = BUNDLED
+    result: Result | None = None
+    epsilon: float | None = None
+    values: Mapping[str, object] = field(default_factory=dict)
+
+
+def _selected(view: state.View) -> Selected:
+    """Draws the controls of the text and returns it; its `values` go into the link."""
+    show = fields.segmented(view, "show", "Text", SHOWS, start=None if view["run"] is None else RUN)
+    selected = {EXAMPLE: _example, OWN: _own, RUN: _of_run}[show](view)
+    unused = {name: view[name] for name in ("reader", "source", "number", "task", "model", "epsilon")}
+    return replace(selected, values={**unused, "run": None, "show": show, **selected.values})
+
+
+def _example(view: state.View) -> Selected:
+    texts = modes.texts()
+    families = {place: f"{place}. {name}" for place, name in enumerate(texts.sources, start=1)}
+    source = fields.select(view, "source", "Family of texts", families)
+    n_texts = len(texts.texts[source - 1])
+    start = min(int(str(view["number"])), n_texts)
+    number = int(st.number_input(f"Text, 1 to {n_texts}", 1, n_texts, start, key=view.key("number")))
+    reader = _reader(view)
+    name, values = f"synthetic text {number} of “{texts.sources[source - 1]}”", {"source": source, "number": number}
+    return _read_by(reader, name, partial(_scored, reader, source - 1, number - 1), values)
+
+
+def _read_by(reader: str, name: str, score: Callable[[], ScoredText], values: Mapping[str, object]) -> Selected:
+    """The text that is scored by this model, or why it is not; a text with a label is called by that, too."""
+    try:
+        text = score()
+    except ReaderEnded as error:
+        return Selected(name, why=f"{capital(str(error))}.", is_warning=True, values={**values, "reader": reader})
+    full_name = f"{name}, class “{text.label}”" if text.label else name
+    return Selected(full_name, text, reader=reader, values={**values, "reader": reader})
+
+
+def _reader(view: state.View) -> str:
+    """Draws the choice of the model that reads, where there are two; returns its name."""
+    if backbones.available(backbones.card(BIG)) is not None:
+        return BUNDLED
+    help_text = "SmolLM2 has 135 million weights. It reads in a process of its own, which takes some seconds to start."
+    return fields.segmented(view, "reader", "Read by", READERS, help=help_text)
+
+
+def _own(view: state.View) -> Selected:
+    reader = _reader(view)
+    if reader == BUNDLED:
+        st.caption("Type a sentence into the field. It is scored in your browser and sent nowhere.")
+        return Selected("your sentence", is_typed=True, values={"reader": reader})
+    written = st.text_area(
+        "Your text", key="tokens-own", max_chars=MAX_CHARACTERS, height=160,
+        help="Public or made-up text only. It is read by a model on this computer.",
+    )  # fmt: skip
+    is_public = st.checkbox("This text is public or made up", key="tokens-own-public")
+    if not written.strip():
+        return Selected("your text", why="Type or paste a text above; the examples show the result.")
+    if len(written) > MAX_CHARACTERS:
+        why = f"Your text has {len(written):,} characters; it must have at most {MAX_CHARACTERS:,}."
+        return Selected("your text", why=why, is_warning=True)
+    if not is_public:
+        return Selected("your text", why=WORDS["sensitive_words"]["why_not"], is_warning=True)
+    parts, part = in_parts(written), 1
+    if len(parts) > 1:
+        st.caption(f"{len(written):,} characters are shown in {len(parts)} parts; the model reads each by itself.")
+        part = int(st.number_input(f"Part, 1 to {len(parts)}", 1, len(parts), 1, key=f"tokens-part-{len(parts)}"))
+    name = "your text, which you marked as public or made up"
+    return _read_by(reader, name, partial(_scored_own, reader, parts[part - 1]), {})
+
+
+def in_parts(text: str) -> list[str]:
+    """The text cut at blanks, where possible, into parts of at most `PART_CHARACTERS` characters."""
+    if len(text) <= PART_CHARACTERS:
+        return [text]
+    blank = max(text.rfind(" ", 1, PART_CHARACTERS), text.rfind("\n", 1, PART_CHARACTERS))
+    cut = blank if blank > 0 else PART_CHARACTERS
+    return [text[:cut], *in_parts(text[cut:])]
+
+
+def _of_run(view: state.View) -> Selected:
+    """Draws the choice of a run, and of its task, model and text; returns the selected text."""
+    run_of_link = st.session_state.get(view.key("run"), view["run"])
+    if not (runs := fields.runs(state.where(), cast("str | None", run_of_link), "texts")):
+        none = "No run has scored texts yet: train a method for texts on the Train page. The examples need no run."
+        return Selected("a run", why=none)
+    run_id = fields.select(view, "run", "Run", runs)
+    result = state.run_result(state.store().get(run_id))
+    events, name = list(of_kind(result.events, TokensScored)), result.name
+    if not events:
+        return Selected(name, why=_empty_reason(result), result=result, values={"run": run_id})
+    budgets = sorted({event.cell.epsilon for event in events})
+    labels = {each: epsilon_label(each, result.standing) for each in budgets}
+    epsilon = fields.one_of("Requested ε", budgets, view, "epsilon", labels.__getitem__)
+    seed = min(event.cell.seed for event in events if event.cell.epsilon == epsilon)
+    events = [event for event in events if event.cell.epsilon == epsilon and event.cell.seed == seed]
+    tasks = sorted({event.task + 1 for event in events})
+    names = result.started.task_names if result.started is not None else ()
+    titles = {each: f"{each}. {names[each - 1]}" if each <= len(names) else str(each) for each in tasks}
+    task = fields.one_of("Task", tasks, view, "task", titles.__getitem__)
+    by_model = {event.model: event for event in events if event.task + 1 == task}  # the last one of each
+    models = [model for model in MODELS if model in by_model]
+    model = fields.one_of("Scored by the model", models, view, "model", MODELS.__getitem__)
+    event, number = by_model[model], 1
+    n_texts = len(event.texts)
+    if n_texts > 1:
+        start = min(int(str(view["number"])), n_texts)
+        number = int(st.number_input(f"Text, 1 to {n_texts}", 1, n_texts, start, key=view.key(f"number-{n_texts}")))
+    chosen = {"task": task, "model": model, "epsilon": epsilon if len(budgets) > 1 else None, "number": number}
+    text = tokens.whole_words(event.texts[number - 1]) if n_texts else None
+    backbone = result.spec.data.backbone
+    why, reader = "" if text is not None else _empty_reason(result), backbone if model == "base" else None
+    return Selected(
+        f"text {number} of task {task} of the run “{name}”", text, why, reader=reader if reader in READERS else None,
+        result=result, epsilon=epsilon, values={"run": run_id, **chosen},
+    )  # fmt: skip
+
+
+def _empty_reason(result: Result) -> str:
+    """Why a run has no text to show."""
+    if refusal := files.refusal(datasets.card(result.spec.data.dataset)):
+        return f"This run recorded no texts: {plain(refusal)}."
+    if result.run_id is not None and not state.store().get(result.run_id).is_over:
+        return "This run has not scored a text yet; it does so at the start of each task."
+    return "This run recorded no texts: its method reads none, or the run ended too early."
+
+
+@st.cache_resource(max_entries=2, show_spinner=False)
+def everything(reader: str) -> Sequence[ScoredText]:
+    """Synthetic texts with their scores by this model (a part by the big one), cached for all. Raises ReaderEnded."""
+    if reader == BUNDLED:
+        return modes.everything()
+    corpus = modes.texts()
+    texts, labels = corpus.some(N_BIG)
+    bar = st.progress(0.0, f"SmolLM2 reads {len(texts)} texts")
+    done = lambda n_read: bar.progress(n_read / len(texts), f"SmolLM2 has read {n_read} of {len(texts)} texts")  # noqa: E731
+    found = token_heat.big().scored(texts, labels, corpus.strings, done)
+    bar.empty()
+    return found
+
+
+@st.cache_data(max_entries=200, show_spinner=False)
+def _scored(reader: str, source: int, number: int) -> ScoredText:
+    texts = modes.texts()
+    if reader == BUNDLED:
+        return texts.text(source, number)
+    rows = texts.texts[source].take(np.array([number]))
+    return token_heat.big().scored(rows, [texts.labels[source][number]], texts.strings)[0]
+
+
+def _scored_own(reader: str, text: str) -> ScoredText:
+    """The visitor's text, scored. Kept in this session only, so that no other visitor can see it."""
+    last = cast("tuple[tuple[str, str], ScoredText] | None", st.session_state.get("tokens-scored"))
+    if last is None or last[0] != (reader, text):
+        last = (reader, text), token_heat.big().scored(Texts([text]), [""], modes.texts().strings)[0]
+        st.session_state["tokens-scored"] = last
+    return last[1]

@@ -15,17 +15,16 @@ from numpy.typing import NDArray
 from dpcl_core.backbones import plain_language
 from dpcl_core.data.texts import LOOKALIKE
 from dpcl_core.elements.element import FIRST, TOKENS, model, view_document
-from dpcl_core.events import ScoredText, TokensScored
+from dpcl_core.events import ScoredText, TokensScored, of_kind
 from dpcl_core.explorers import token_reader, tokens
-from dpcl_core.explorers import tokens as explorers_tokens
+from dpcl_core.explorers.token_reader import TokenReader
 from dpcl_core.explorers.tokens import Dials, Layer, dials_of, token_scores, values
 from dpcl_core.figures import tokens as figures
-from dpcl_core.figures import tokens as figures_tokens
 from dpcl_core.figures.picture import Picture, Provenance
-from dpcl_core.privacy import noise, text_mechanisms
+from dpcl_core.privacy import text_mechanisms
 from dpcl_core.results import Result
 from dpcl_core.runs import frames
-from pages.parts import figure_card, layout, link, text, token_text
+from pages.parts import figure_card, layout, link, text
 from pages.parts.text import WORDS, plain
 
 # How well the score detects marked personal data over many texts, compared with a simple pattern, by kind of span.
@@ -36,8 +35,8 @@ _SPELLED = {"SSN": "SSN", "IBAN": "IBAN", "DOB": "date of birth", "EMAIL": "e-ma
 
 def detection_card(texts: Sequence[ScoredText], key: tuple[object, ...], dials: Dials, source: Provenance) -> None:
     """Draws AUROC, average precision, and recall at the threshold by kind of span. `key` identifies the texts."""
-    picture, table, groups, kinds = _drawn(key, dials, text.is_dark(), texts)
-    if groups.empty:
+    picture, table, kinds = _drawn(key, dials, text.is_dark(), texts)
+    if kinds.empty:
         with layout.card("found"):
             st.markdown("**Does the score find personal data?**")
             st.caption("No personal data is marked in these texts, so detection cannot be measured.")
@@ -45,68 +44,61 @@ def detection_card(texts: Sequence[ScoredText], key: tuple[object, ...], dials: 
     figure_card.show(picture, source, key="detection", title="Does the score find personal data?", table=table, linked=True)
     if (box := layout.folded("Precision, and detection by kind of data", "kinds")) is not None:
         with box:
-            _tables(dials, groups, kinds)
-
-
-def _tables(dials: Dials, groups: pd.DataFrame, kinds: pd.DataFrame) -> None:
-    """Draws the last two tables of `measured`, which follow from the texts and the settings."""
-    columns = [(what, by) for what in ("auroc", "average_precision") for by in ("score", "pattern")]
-    rows = (
-        (str(group), *(f"{row[column]:.2f}" for column in columns), f"{100 * row['share', 'score']:.0f} %")
-        for group, row in groups.iterrows()
-    )
-    layout.draw_table(("kind", "AUROC, score", "AUROC, pattern", "precision, score", "precision, pattern", "personal"), rows)
-    st.caption(WORDS["token_heat"]["tables"])
-    by_kind(kinds, dials.threshold)
-    st.caption("The AUROC of a kind compares its tokens with tokens outside any span.")
+            rows = []
+            for group, by in table.groupby("group", sort=False):
+                measures = (f"{value:.2f}" for what in ("auroc", "average_precision") for value in by[what])
+                rows.append((str(group), *measures, f"{100 * by['share'].iloc[0]:.0f} %"))
+            heads = ("kind", "AUROC, score", "AUROC, pattern", "precision, score", "precision, pattern", "personal")
+            layout.draw_table(heads, rows)
+            st.caption(WORDS["token_heat"]["tables"])
+            by_kind(kinds, dials.threshold)
+            st.caption("The AUROC of a kind compares its tokens with tokens outside any span.")
 
 
 @st.cache_resource(max_entries=40, show_spinner=False)
 def _drawn(
     key: tuple[object, ...], dials: Dials, dark: bool, _texts: Sequence[ScoredText]
-) -> tuple[Picture, pd.DataFrame, pd.DataFrame, pd.DataFrame]:
+) -> tuple[Picture, pd.DataFrame, pd.DataFrame]:
     """The figure and the tables of `measured`, cached for all visitors by texts and settings."""
-    table, groups, kinds = measured(_texts, dials)
-    return figures.detection(table, dark=dark), table, groups, kinds
+    table, kinds = measured(_texts, dials)
+    return figures.detection(table, dark=dark), table, kinds
 
 
-def measured(texts: Sequence[ScoredText], dials: Dials) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
-    """Three tables, the last two empty where no private span is marked.
+def measured(texts: Sequence[ScoredText], dials: Dials) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Two tables, the second empty where no private span is marked.
 
-    1 group, detector ("score", "pattern"), auroc, average_precision, share (of private tokens in the group).
-    2 the same, wide. 3 kind, is_private, n, mean_score, nominal_epsilon, true_epsilon (means; NaN: stop words alone),
-    recall (share above the threshold), auroc.
+    1 group, detector ("score", then "pattern"), auroc, average_precision, share (of private tokens in the group).
+    2 kind, is_private, n, mean_score, nominal_epsilon, true_epsilon (means; NaN: stop words alone), recall (share above the
+    threshold), auroc.
     """
-    tokens = explorers_tokens.gathered(texts)
+    marked = tokens.gathered(texts)
     score = np.concatenate([token_scores(text, dials) for text in texts])
     by_detector = {
-        "score": explorers_tokens.scores(score, tokens),
-        "pattern": explorers_tokens.scores(tokens.has_pattern.astype(np.float64), tokens),
-    }
+        "score": tokens.scores(score, marked), "pattern": tokens.scores(marked.has_pattern.astype(np.float64), marked),
+    }  # fmt: skip
     rows = [
         (group, detector, one.auroc[group], one.precision[group], one.share[group])
         for detector, one in by_detector.items()
         for group in one.auroc
     ]
     table = pd.DataFrame(rows, columns=["group", "detector", "auroc", "average_precision", "share"])
-    if not tokens.is_private.any():
-        return table, pd.DataFrame(), pd.DataFrame()
+    if not marked.is_private.any():
+        return table, pd.DataFrame()
     nominal, true = (np.concatenate([values(text, layer, dials) for text in texts]) for layer in ("nominal", "true"))
     kinds = []
-    for kind, auroc in explorers_tokens.by_kind(score, tokens).items():
-        inside = tokens.kinds == kind
-        noised = inside & ~tokens.is_stop
+    for kind, auroc in tokens.by_kind(score, marked).items():
+        inside = marked.kinds == kind
+        noised = inside & ~marked.is_stop
         means = (float(each[noised].mean()) if noised.any() else float("nan") for each in (nominal, true))
-        recall = explorers_tokens.recall(score, inside, dials.threshold)
+        recall = tokens.recall(score, inside, dials.threshold)
         is_private = not kind.startswith(LOOKALIKE)
         kinds.append((kind, is_private, int(inside.sum()), float(score[inside].mean()), *means, recall, auroc))
     columns = ["kind", "is_private", "n", "mean_score", "nominal_epsilon", "true_epsilon", "recall", "auroc"]
-    wide = table.pivot(index="group", columns="detector", values=["auroc", "average_precision", "share"])
-    return table, wide.loc[list(by_detector["score"].auroc)], pd.DataFrame(kinds, columns=columns)
+    return table, pd.DataFrame(kinds, columns=columns)
 
 
 def by_kind(table: pd.DataFrame, threshold: float) -> None:
-    """Draws the third table of `measured`: private kinds first, then by ascending mean score."""
+    """Draws the second table of `measured`: private kinds first, then by ascending mean score."""
 
     def named(kind: str) -> str:
         if kind.startswith(LOOKALIKE):
@@ -198,6 +190,8 @@ def csv(text: ScoredText, dials: Dials) -> str:
     return str(pd.DataFrame({**columns, **layers}).to_csv(index=False))
 
 
+BUNDLED, BIG = "lm-tiny", "smollm2"
+MODEL_NAMES = {BUNDLED: "the bundled model", BIG: "SmolLM2"}
 RELEASES = (1, 3, 10, 30, 100)
 _KEPT = "tokens-read"
 HONEST = 8.0  # epsilon of a whole text, for the noise that has a bound
@@ -239,20 +233,26 @@ def draw_read(text: ScoredText, dials: Dials, reader: str, *, n_releases: int, k
     clean = len(text.tokens) - n_noised
     stops = f" {clean} ha{'ve' if clean != 1 else 's'} none." if clean else ""
     st.markdown(f"**An attacker reads {n_right} of {n_noised} word pieces that have noise.{stops}**")
-    rows = [
-        (f"as published, {budgets(text, dials)}", published, n_releases),
-        (f"one noise for all tokens, once: ε = {HONEST:g} for the whole text, proved", bounded, 1),
-    ]
-    shares = ("–" if read.share is None else f"{100 * read.share:.1f} %" for _, read, _ in rows)
-    cells = ((name, str(n), share) for (name, _, n), share in zip(rows, shares, strict=True))
-    layout.draw_table(("noise", "releases", "noised tokens read"), cells)
+    rows = (
+        (f"as published, {budgets(text, dials)}", n_releases, published),
+        (f"one noise for all tokens, once: ε = {HONEST:g} for the whole text, proved", 1, bounded),
+    )
+    layout.draw_table(("noise", "releases", "noised tokens read"), (
+        (name, str(n), "–" if read.share is None else f"{100 * read.share:.1f} %") for name, n, read in rows
+    ))  # fmt: skip
     forget = st.session_state.pop
     st.button("Draw again", key=key, on_click=forget, args=(_KEPT, None), help="Fresh noise; none is recorded")
     st.caption(
-        f"δ = {dials.delta:g}. Embeddings of {token_text.MODEL_NAMES[reader]}, clipped to their median norm. "
+        f"δ = {dials.delta:g}. Embeddings of {MODEL_NAMES[reader]}, clipped to their median norm. "
         "Fresh noise in every epoch is one release per epoch; the attacker averages them. As published, stop words get "
         "no noise. Where nothing can be read, a model can learn almost nothing either."
     )
+
+
+@st.cache_resource(show_spinner=False)
+def big() -> TokenReader:
+    """The process that reads with SmolLM2, shared by all visitors; it starts at the first question."""
+    return TokenReader(BIG)
 
 
 def _latest(text: ScoredText, reader: str, dials: Dials, n_releases: int) -> tuple[Read, Read] | None:
@@ -260,16 +260,16 @@ def _latest(text: ScoredText, reader: str, dials: Dials, n_releases: int) -> tup
 
     None if the text has other tokens in the model. Raises ReaderEnded.
     """
-    key = reader, text.tokens, tokens.values(text, "sigma", dials).tobytes(), n_releases
+    sigmas = tokens.values(text, "sigma", dials)
+    key = reader, text.tokens, sigmas.tobytes(), n_releases
     kept = st.session_state.get(_KEPT)
     if kept is None or kept[0] != key:
-        published = _read(text, reader, np.nan_to_num(tokens.values(text, "sigma", dials), nan=0.0), n_releases)
+        published = _read(text, reader, np.nan_to_num(sigmas, nan=0.0), n_releases)
         honest = text_mechanisms.ratio_for(HONEST, dials.delta, len(text.tokens))
         bounded = _read(text, reader, np.full(len(text.tokens), honest), 1)
         kept = key, None if published is None or bounded is None else (published, bounded)
         st.session_state[_KEPT] = kept
-    reads: tuple[Read, Read] | None = kept[1]
-    return reads
+    return cast("tuple[Read, Read] | None", kept[1])
 
 
 def _read(text: ScoredText, reader: str, ratios: NDArray[np.float64], n_releases: int) -> Read | None:
@@ -277,22 +277,12 @@ def _read(text: ScoredText, reader: str, ratios: NDArray[np.float64], n_releases
 
     The big model reads in a process of its own.
     """
-    is_noised = tuple((ratios > 0).tolist())
-    if reader != token_text.BUNDLED:
-        found = token_text.big().read("".join(text.tokens), ratios.tolist(), n_releases)
-        return None if found is None else Read(*found, is_noised)
-    from dpcl_core.attacks import token_noise_games
-
-    vocabulary = plain_language.load_tokenizer("lm-tiny")
-    ids, _ = vocabulary.encode("".join(text.tokens))
-    if not ids or len(ids) != len(text.tokens):
-        return None
-    own, table = np.array(ids, np.int64), plain_language.load().embeddings
-    clip_norm = float(np.median(np.linalg.norm(table, axis=1)))
-    rows = text_mechanisms.clipped(table, clip_norm)
-    seen = token_noise_games.noisy_mean_rows(rows[own], ratios * clip_norm, n_releases, noise.ReleaseNoise())
-    nearest, _ = token_noise_games.nearest_rows(rows, seen)
-    return Read(tuple(map(vocabulary.shown, nearest.tolist())), tuple((nearest == own).tolist()), is_noised)
+    asked = "".join(text.tokens), ratios.tolist(), n_releases
+    if reader == BUNDLED:
+        found = token_reader.decoded(reader, lambda: token_reader.clipped(plain_language.load().embeddings), *asked)
+    else:
+        found = big().read(*asked)
+    return None if found is None else Read(*found, tuple((ratios > 0).tolist()))
 
 
 def _markup(read: Read) -> str:
@@ -314,25 +304,23 @@ def _markup(read: Read) -> str:
 
 def scored_texts(result: Result, epsilon: float, *, live: bool) -> None:
     """Draws the heatmap of a task's first scored text, at one budget: of the latest task, once the run is over of any."""
-    events = [event for event in result.events if isinstance(event, TokensScored) and event.cell.epsilon == epsilon]
+    events = [event for event in of_kind(result.events, TokensScored) if event.cell.epsilon == epsilon]
     if not events or not events[-1].texts:
         return
-    seed = events[-1].cell.seed
-    by_task = {event.task: event for event in events if event.texts and event.cell.seed == seed}
     if live:
         _heatmap(result, events[-1], key="live")
     else:
-        _of_tasks(result, by_task)
+        seed = events[-1].cell.seed
+        _of_tasks(result, {event.task: event for event in events if event.texts and event.cell.seed == seed})
 
 
 @st.fragment
 def _of_tasks(result: Result, by_task: Mapping[int, TokensScored]) -> None:
     """Draws a slider over the tasks and the heatmap of the chosen one, alone when it moves."""
-    tasks = sorted(by_task)
-    at = tasks[-1]
-    if len(tasks) > 1:
+    *others, at = sorted(by_task)
+    if others:
         key = f"heat-task-{result.run_id}-{by_task[at].cell.epsilon:g}"
-        at = st.select_slider("A text of", tasks, at, format_func=lambda task: _task_name(result, task), key=key)
+        at = st.select_slider("A text of", [*others, at], at, format_func=lambda task: _task_name(result, task), key=key)
     _heatmap(result, by_task[at], key="over")
 
 
@@ -357,14 +345,14 @@ def _heatmap(result: Result, event: TokensScored, *, key: str) -> None:
 def leak_figures(result: Result, epsilon: float, *, live: bool) -> None:
     """Draws memorisation by task, and exposure before and after training, of the models of one budget (mean over seeds)."""
     # Memorisation and leaks at one budget; columns as in `runs.frames`.
-    kept, leaks = frames.retained(result.events), frames.leaks(result.events)
-    kept, leaks = kept[kept["epsilon"] == epsilon], leaks[leaks["epsilon"] == epsilon]
+    of_all = frames.retained(result.events), frames.leaks(result.events)
+    kept, leaks = (table[table["epsilon"] == epsilon] for table in of_all)
     dark, source = text.is_dark(), result.provenance
     left, right = st.columns(2, gap="small")
     if not kept.empty:
         with left:
             figure_card.show(
-                figures_tokens.retained(kept, dark=dark), source, key="retained", title="What the model remembers",
+                figures.retained(kept, dark=dark), source, key="retained", title="What the model remembers",
                 note="nats per token above the public model; 0: nothing memorised", table=kept, linked=True, live=live,
             )  # fmt: skip
     if not leaks.empty:
@@ -372,9 +360,9 @@ def leak_figures(result: Result, epsilon: float, *, live: bool) -> None:
             last = leaks[leaks["after_task"] == leaks["after_task"].max()]
             printed = last[last["planted"] == last["planted"].max()]["extracted"].mean()
             figure_card.show(
-                figures_tokens.exposure(leaks, dark=dark), source, key="exposure", title="Planted secrets",
+                figures.exposure(leaks, dark=dark), source, key="exposure", title="Planted secrets",
                 note="dotted: a code never seen in training, 1.44 bits", table=leaks, linked=True, live=live,
-                caption=f"{figures_tokens.exposure_history(leaks)} The planted codes prove that the model's ε is at least "
+                caption=f"{figures.exposure_history(leaks)} The planted codes prove that the model's ε is at least "
                 f"{last['epsilon_at_least'].max():.2g} ({100 * last['confidence'].max():.0f} % confidence). Greedy "
                 f"continuation prints {100 * printed:.0f} % of the codes planted most often. A code that is unusually "
                 "unlikely is a trace, too.",

@@ -29,11 +29,6 @@ from pages.parts.text import capital, plain
 ANCHOR = "tuning"
 
 
-def shown_studies() -> Studies:
-    """The tunings of the app's store."""
-    return Studies(state.store())
-
-
 def title(study: Study) -> str:
     """A tuning in one line, for a list."""
     done = f"{len(study.trials)} of {study.tune.n_trials} trials"
@@ -49,7 +44,7 @@ def _what(study: Study) -> str:
 def panel(view: state.View, study_id: str, form: RunSpec | None) -> None:
     """Draws the linked tuning, refreshed every second while active. `form`: the current spec of the form."""
     try:
-        study = shown_studies().get(study_id)
+        study = Studies(state.store()).get(study_id)
     except BadInput as refused:
         st.warning(plain(f"{refused}."))
         return
@@ -62,7 +57,7 @@ def panel(view: state.View, study_id: str, form: RunSpec | None) -> None:
 @st.fragment(run_every=1.0)
 @state.guarded
 def _watch(view: state.View, study_id: str, form: RunSpec | None) -> None:
-    study = shown_studies().get(study_id)
+    study = Studies(state.store()).get(study_id)
     if study.turn.is_over:
         st.rerun()  # the tuning has ended: rerun the page without a timer
     _draw(view, study, form)
@@ -80,7 +75,7 @@ def _draw(view: state.View, study: Study, form: RunSpec | None) -> None:
         run_panel.log(study.turn, "tuning-log")
         _best(view, study, form)
         if study.trials and study.sizes is not None:
-            _trials(study)
+            _trials(study, study.sizes)
 
 
 def words(study: Study) -> status_line.StatusLine:
@@ -104,7 +99,7 @@ def _buttons(view: state.View, study: Study) -> None:
         return
 
     def resume() -> None:
-        state.executor().submit(shown_studies().resume(study.id))
+        state.executor().submit(Studies(state.store()).resume(study.id))
 
     def close() -> None:
         view.go({key: text for key, text in link.parameters().items() if key != "tu"})
@@ -138,9 +133,8 @@ def _best(view: state.View, study: Study, form: RunSpec | None) -> None:
             st.rerun()
 
 
-def _trials(study: Study) -> None:
-    table, sizes = frame(study), study.sizes
-    assert sizes is not None  # checked by the caller
+def _trials(study: Study, sizes: settings.Sizes) -> None:
+    table = frame(study)
     picture = reproduction.trials(table, n_trials=study.tune.n_trials, n_validation=sizes.n_validation, dark=text.is_dark())
     figure_card.show(picture, None, key="tuning-trials", live=True)
     shown = table.assign(accuracy=(100 * table["accuracy"]).round(1), trouble=table["trouble"].fillna(""))
@@ -194,7 +188,7 @@ def form(view: state.View, values: Mapping[str, object], spec: RunSpec | None, d
             st.caption("This method has no training: the budget determines its noise, and there is nothing to tune.")
         else:
             _choices(values, spec, device)
-        if not (studies := {study.id: study for study in shown_studies().newest()}):
+        if not (studies := {study.id: study for study in Studies(state.store()).newest()}):
             return
         shown = cast("str | None", view["study"])
         options = list(studies) if shown is None or shown in studies else [shown, *studies]
@@ -223,11 +217,17 @@ def _choices(values: Mapping[str, object], spec: RunSpec, device: str) -> None:
     left, right = st.columns(2, gap="small")
     epsilon = left.selectbox("For ε", budgets, index=usual, format_func=epsilon_text, key=f"tune-epsilon-{budgets}")
     seed = right.selectbox("For seed", seeds, key=f"tune-seed-{seeds}")
-    tune, refusal = _checked(values, on, proxy, n_trials, epsilon, seed)
-    if refusal:
-        st.error(plain(refusal))
+    tune = None
+    if on == "private" or proxy is not None:  # else the caption above says what is missing
+        raw = train_form.raw_of({**values, "epsilons": (epsilon,), "seeds": (seed,), "tuned": "no"})
+        try:
+            asked = settings.parse({"base": checks.parse(raw), "on": on, "proxy": proxy, "n_trials": n_trials})
+            settings.check_search(asked)
+            tune = asked
+        except BadInput as refused:
+            st.error(plain(str(refused)))
     if st.button("Start tuning", width="stretch", disabled=tune is None, key="tune-start") and tune is not None:
-        study_id = shown_studies().create(tune, device=device)
+        study_id = Studies(state.store()).create(tune, device=device)
         state.executor().submit(study_id)
         _show(values, study_id)
 
@@ -246,21 +246,6 @@ def _proxy(dataset: str) -> str | None:
 def _proxies_here(dataset: str) -> tuple[str, ...]:
     """Available datasets that may serve as proxy for this one."""
     return tuple(name for name in settings.proxies(dataset) if datasets.available(datasets.card(name)) is None)
-
-
-def _checked(
-    values: Mapping[str, object], on: str, proxy: str | None, n_trials: int, epsilon: float, seed: int
-) -> tuple[settings.TuneSpec | None, str | None]:
-    """The tuning, or the sentence that says what to change (None if the form already says it)."""
-    if on == "public" and proxy is None:
-        return None, None
-    raw = train_form.raw_of({**values, "epsilons": (epsilon,), "seeds": (seed,), "tuned": "no"})
-    try:
-        tune = settings.parse({"base": checks.parse(raw), "on": on, "proxy": proxy, "n_trials": n_trials})
-        settings.check_search(tune)
-    except BadInput as refused:
-        return None, str(refused)
-    return tune, None
 
 
 def _show(values: Mapping[str, object], study_id: str | None) -> None:
@@ -282,15 +267,10 @@ WHAT = (
 LIMIT = "An audit can show that a guarantee is broken. It can never prove that one holds: a better attack may find more."
 
 
-def audits() -> Audits:
-    """The audits of the app's store."""
-    return Audits(state.store())
-
-
 def first(run: Run) -> Callable[[], None] | None:
     """What draws the button of a run's first audit; None where it has had one, or can have none: `panel` then says more."""
     spec = run.readable_spec
-    if spec is None or run.status != "finished" or audits().of_run(run.id) or refusal(spec) is not None:
+    if spec is None or run.status != "finished" or Audits(state.store()).of_run(run.id) or refusal(spec) is not None:
         return None
     return partial(_button, run, None, is_refused=False, help_text=WHAT)
 
@@ -302,7 +282,7 @@ def audit_panel(run: Run, *, always: bool = False) -> None:
     """
     if run.readable_spec is None or run.status != "finished":
         return
-    run_audits = audits().of_run(run.id)
+    run_audits = Audits(state.store()).of_run(run.id)
     if run_audits and not run_audits[0].turn.is_over:
         _watch_audit(run.id)
     else:
@@ -312,7 +292,7 @@ def audit_panel(run: Run, *, always: bool = False) -> None:
 @st.fragment(run_every=1.0)
 @state.guarded
 def _watch_audit(run_id: str) -> None:
-    run, run_audits = state.store().get(run_id), audits().of_run(run_id)
+    run, run_audits = state.store().get(run_id), Audits(state.store()).of_run(run_id)
     if not run_audits or run_audits[0].turn.is_over or run.readable_spec is None:
         st.rerun()  # the audit has ended: rerun the page without a timer
     else:
@@ -361,7 +341,7 @@ def audit_words(audit: Audit) -> status_line.StatusLine:
 
 def _button(run: Run, turn: Run | None, *, is_refused: bool, help_text: str | None = None) -> None:
     def start() -> None:
-        state.executor().submit(audits().create(run.id))
+        state.executor().submit(Audits(state.store()).create(run.id))
 
     if turn is None or not run_panel.stop_button(turn, "audit-stop"):
         label = "Audit this run" if turn is None else "Audit again"

@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import permutations
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ import pytest
 from dpcl_core.events import Signatures, from_json, to_json
 from dpcl_core.explorers import matching, matching_log, projection_maps
 from dpcl_core.explorers.matching import CENTRED
-from dpcl_core.explorers.matching_log import ENTRY, Rematch, _noised
+from dpcl_core.explorers.matching_log import ENTRY, Rematch
 from dpcl_core.lessons import modes
 from dpcl_core.methods.federated import matchers
 from dpcl_core.methods.federated.lists import Lists, Signature
@@ -45,6 +46,16 @@ def stored(said: Sequence[Signatures]) -> list[Signatures]:
     return [from_json(json.loads(json.dumps(to_json(each)))) for each in said]  # type: ignore[misc]
 
 
+def matched_as_before(found: Rematch) -> Signatures:
+    """The round matched anew as the run did: the same entries, and those that are clear in the groups where they were."""
+    again, now = found.event(found.n_anchors, 0.0), found.now
+    assert (again.entries.client, again.entries.mode) == (now.entries.client, now.entries.mode)
+    clear = np.array(now.entries.margin) > 0.05
+    assert clear.sum() > 20
+    assert (np.array(again.entries.group) == np.array(now.entries.group))[clear].all()
+    return again
+
+
 @pytest.fixture(scope="module")
 def source() -> Rematch:
     said, params = told()
@@ -62,13 +73,9 @@ def test_rows_are_rounded_to_half_a_step_and_zero_rows_stay_zero() -> None:
 
 def test_matched_anew_as_the_run_did_it_is_what_the_run_told(source: Rematch) -> None:
     """Rounding moves an entry by a few hundredths of its distance to others; those that are clear stay where they were."""
-    again, now = source.event(source.n_anchors, 0.0), source.now
-    assert again.entries.client == now.entries.client
-    assert again.entries.mode == now.entries.mode
+    now = source.now
+    again = matched_as_before(source)
     assert again.matcher == now.matcher
-    clear = np.array(now.entries.margin) > 0.05
-    assert clear.sum() > 20
-    assert (np.array(again.entries.group) == np.array(now.entries.group))[clear].all()
     for space in ("mean", "signature"):
         mine, theirs = np.array(getattr(again.entries, space)), np.array(getattr(now.entries, space))
         assert np.abs(mine - theirs).max() < 0.1 * theirs.std(axis=0).max()
@@ -109,9 +116,9 @@ def test_a_map_of_fewer_anchors_is_turned_towards_the_runs(source: Rematch) -> N
 
 def test_noise_is_of_the_level_asked_for_and_drowns_what_is_told(source: Rematch) -> None:
     """Of 12,000 and more draws, whose standard deviation is within 4 % at a false alarm below 1e-9."""
-    added = _noised(source.lists, 0.1).means - source.lists.means
+    added = matching.moved(source.lists, 0.1).means - source.lists.means
     assert added.std() == pytest.approx(0.1, rel=0.04)
-    assert (_noised(source.lists, 0.2).means - source.lists.means) == pytest.approx(2 * added)
+    assert (matching.moved(source.lists, 0.2).means - source.lists.means) == pytest.approx(2 * added)
     loud = source.event(20, 0.8)
     assert loud.signal[ENTRY] < loud.noise[ENTRY] == pytest.approx(0.8 * math.sqrt(len(source.public.view.centre)))
     assert ENTRY not in source.event(20, 0.0).signal
@@ -144,8 +151,7 @@ def test_only_the_first_clients_of_many_are_told_and_it_is_known(monkeypatch: py
     monkeypatch.setattr(matching, "MOST", 3 * 4 * 4)  # three clients of four entries in each of four tasks
     said, params = told()
     found = rematched(said, params)
-    assert len(found.lists) == 3
-    assert found.is_part
+    assert (len(found.lists), found.is_part) == (3, True)
     assert set(found.event(20, 0.0).entries.client) <= {0, 1, 2}
 
 
@@ -159,29 +165,14 @@ def test_what_cannot_be_matched_anew_is_not_told(changes: dict[str, object]) -> 
     assert Rematch.of(said, said[-1], params) is None
 
 
-def test_an_events_size_stays_small(source: Rematch) -> None:
-    """A byte a number at most, before base64: means and variances of one task's entries."""
-    of = source.now.lists
-    assert of is not None
-    assert of.log_variances is not None
-    n_numbers = len(of.means.steps) * of.means.width
-    assert len(of.means.values) < 4 / 3 * n_numbers + 64
-    assert len(of.log_variances.values) < n_numbers
-
-
 def test_clients_of_one_task_each_are_told_of_under_one_another() -> None:
     said, params = told(AT_HOME)
     assert [event.lists.client for event in said if event.lists is not None] == [(0, 1, 2, 3), (4, 5, 6, 7)]
     found = rematched(stored(said), params, said[-1])
     assert found.has_homes
     assert not found.is_part
-    again, now = found.event(found.n_anchors, 0.0), said[-1]
-    assert again.entries.client == now.entries.client
-    assert again.entries.mode == now.entries.mode
-    assert again.entries.weight == pytest.approx(now.entries.weight, rel=1e-3)
-    clear = np.array(now.entries.margin) > 0.05
-    assert clear.sum() > 20
-    assert (np.array(again.entries.group) == np.array(now.entries.group))[clear].all()
+    now = said[-1]
+    assert matched_as_before(found).entries.weight == pytest.approx(now.entries.weight, rel=1e-3)
     assert found.agreement(found.n_anchors, 0.0)["Hungarian"] == now.agreement["Hungarian"]
     assert found.sweep(5)["Hungarian"] == now.agreement_at["Hungarian"]
     first = rematched(said, params, said[0])
@@ -221,6 +212,10 @@ def test_long_lists_are_compared_in_part_by_the_run_and_anew_alike(monkeypatch: 
 def test_tasks_of_lists_of_unlike_length_are_matched_for_those_told_of_in_all(source: Rematch) -> None:
     of = source.now.lists
     assert of is not None
+    assert of.log_variances is not None
+    n_numbers = len(of.means.steps) * of.means.width  # at most a byte a number, before base64
+    assert len(of.means.values) < 4 / 3 * n_numbers + 64
+    assert len(of.log_variances.values) < n_numbers
     fewer = replace(
         of, weight=of.weight[:5], mode=of.mode[:5], log_variances=None,
         means=matching.quantized(source.lists.means[:5, -4:].reshape(20, -1)),
@@ -265,13 +260,6 @@ def test_what_an_entry_weighs_does_not_choose_it() -> None:
     assert matching_log.subsample(light, modes)[1].shape == (1, matching_log.SUBSAMPLE_SIZE)
     assert matching_log.is_long(modes)
     assert not matching_log.is_long(modes[:, : matching_log.LONGEST])
-
-
-def test_whole_covariances_are_refused() -> None:
-    modes = np.zeros((1, 2), dtype=np.int64)
-    of = lists_with(modes)
-    with pytest.raises(ValueError, match="full covariances"):
-        matching_log.subsample(Lists(of.weights, of.means, np.zeros((1, 2, D, D)), of.targets), modes)
 
 
 # The simulator's view: maps that public points fix, entries without rows left out, noise as wide as it is.
@@ -328,8 +316,6 @@ def test_regret_is_the_share_that_the_next_best_assignment_costs_more(
     matched = modes.server_side(world, CENTRED, 50, 0.1, 1)
     said = projection_maps.signatures(CELL, 0, 0, matched, maps)
     costs = ((matched.features[0][:, None] - matched.prototype_features) ** 2).sum(axis=2)
-    from itertools import permutations
-
     totals = {order: sum(costs[row, column] for row, column in enumerate(order)) for order in permutations(range(4))}
     best = min(totals, key=totals.__getitem__)
     assert best == tuple(matched.ids[0])
@@ -347,8 +333,7 @@ def test_noise_on_a_prototype_is_as_wide_on_the_map_as_on_a_coordinate(
     said = projection_maps.signatures(CELL, 0, 1, replace(matched, noise_axes=None), maps).prototypes
     std = modes.std_of_released(world, 4.0)
     for xx, xy, yy in said.mean_spread:
-        assert xx == pytest.approx(std**2, rel=1e-3)
-        assert yy == pytest.approx(std**2, rel=1e-3)
+        assert (xx, yy) == pytest.approx((std**2, std**2), rel=1e-3)
         assert abs(xy) < 1e-6 * std**2
     clean = projection_maps.signatures(CELL, 0, 0, modes.client_side(world, CENTRED, 50, math.inf, 1, 1), maps).prototypes
     assert {spread for each in (clean.mean_spread, clean.signature_spread) for spread in each} == {(0.0, 0.0, 0.0)}

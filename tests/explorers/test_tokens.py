@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
+from collections.abc import Iterator
 from itertools import pairwise
 
 import numpy as np
@@ -15,33 +18,17 @@ from dpcl_core.backbones import plain_language
 from dpcl_core.data.texts import KIND, KINDS, STOP, TOKEN, Span, Texts
 from dpcl_core.events import ScoredText
 from dpcl_core.explorers import tokens
-from dpcl_core.explorers.tokens import (
-    AGAINST,
-    EVERY,
-    SHOWN,
-    Dials,
-    Layer,
-    auroc,
-    average_precision,
-    by_kind,
-    gathered,
-    patterns,
-    recall,
-    scores,
-)
+from dpcl_core.explorers.token_reader import ReaderEnded, TokenReader
+from dpcl_core.explorers.tokens import AGAINST, EVERY, SHOWN, Dials, Layer, auroc, average_precision, gathered, scores
 from dpcl_core.methods.language import sensitivity
 from dpcl_core.privacy import text_mechanisms
 from tests.support import javascript
 from tests.support.texts import SCORED
 
 STRINGS = (
-    "Dear team, this is Grace Okafor from Tartu.",
-    "x",
-    "",
-    "שלום עולם, مرحبا",
-    "a 😀 and 👩‍👩‍👧 end",
+    "Dear team, this is Grace Okafor from Tartu.", "x", "", "שלום עולם, مرحبا", "a 😀 and 👩‍👩‍👧 end",
     "two\n\nlines \t and   blanks ",
-)
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("string", STRINGS)
@@ -68,6 +55,7 @@ def test_a_text_is_scored_as_the_methods_read_it() -> None:
         alone = plain_language.load().log_probabilities(ids[None, :])[0]
         assert np.log(one.probability) == pytest.approx(alone, abs=1e-4)
     assert tokens.scored(texts, score2, ["calm", "other"])[0].label == "calm"
+    assert tokens.scored(Texts([])) == []
 
 
 @pytest.mark.parametrize(
@@ -84,12 +72,6 @@ def test_a_text_that_was_cut_stops_before_the_word_that_was_cut(words: tuple[str
     n = len(words)
     text = tokens.whole_words(ScoredText(words, (0.5,) * n, (0.1,) * n, (False,) * n, ("",) * n, "calm"))
     assert (text.tokens, len(text.probability), len(text.kinds)) == (whole, len(whole), len(whole))
-
-
-def test_no_text_and_no_tokens() -> None:
-    assert tokens.scored(Texts([])) == []
-    (empty,) = tokens.scored(Texts([""]))
-    assert empty.tokens == ()
 
 
 def test_counts_are_those_of_each_task() -> None:
@@ -189,18 +171,12 @@ def test_measures_equal_those_of_scikit_learn_ties_included(digits: int) -> None
         assert average_precision(score, is_hit) == pytest.approx(average_precision_score(is_hit, score), abs=1e-12)
 
 
-def test_auroc_is_the_share_of_pairs_in_order() -> None:
-    score, is_hit = np.array([0.1, 0.5, 0.5, 0.9]), np.array([False, True, False, True])
-    pairs = [1.0 if hit > other else 0.5 if hit == other else 0.0 for hit in (0.5, 0.9) for other in (0.1, 0.5)]
-    assert auroc(score, is_hit) == np.mean(pairs)
-
-
 def test_nothing_to_tell_apart_is_no_number() -> None:
     none = np.zeros(3, np.bool_)
     assert math.isnan(auroc(np.arange(3.0), none))
     assert math.isnan(auroc(np.arange(3.0), ~none))
     assert math.isnan(average_precision(np.arange(3.0), none))
-    assert math.isnan(recall(np.arange(3.0), none, 0.5))
+    assert math.isnan(tokens.recall(np.arange(3.0), none, 0.5))
     empty = gathered([])
     assert not empty.is_private.any()
     assert math.isnan(scores(np.zeros(0), empty).auroc[EVERY])
@@ -209,26 +185,27 @@ def test_nothing_to_tell_apart_is_no_number() -> None:
 def test_an_oracle_has_1_everywhere_and_a_constant_a_half() -> None:
     tokens = gathered([SCORED, SCORED])
     oracle = scores(tokens.is_private.astype(np.float64), tokens)
-    assert set(oracle.auroc.values()) == {1.0}
-    assert set(oracle.precision.values()) == {1.0}
+    assert {*oracle.auroc.values(), *oracle.precision.values()} == {1.0}
     flat = scores(np.zeros(len(tokens.kinds)), tokens)
     assert set(flat.auroc.values()) == {0.5}
     assert flat.precision == pytest.approx(flat.share)
 
 
 def test_look_alikes_are_not_private_and_are_a_group_of_their_own() -> None:
-    tokens = gathered([SCORED])
-    assert tokens.is_private.tolist() == [kind == "NAME" for kind in SCORED.kinds]
-    assert tokens.is_lookalike.tolist() == [kind == "D:city" for kind in SCORED.kinds]
-    score = np.where(tokens.is_lookalike, 2.0, np.where(tokens.is_private, 1.0, 0.0))
-    found = scores(score, tokens)
+    marked = gathered([SCORED, SCORED])
+    assert marked.is_private.tolist() == [kind == "NAME" for kind in SCORED.kinds] * 2
+    assert marked.is_lookalike.tolist() == [kind == "D:city" for kind in SCORED.kinds] * 2
+    assert marked.is_stop.tolist() == [*SCORED.is_stop] * 2
+    assert marked.has_pattern.tolist() == tokens.patterns(SCORED.tokens) * 2
+    score = np.where(marked.is_lookalike, 2.0, np.where(marked.is_private, 1.0, 0.0))
+    found = scores(score, marked)
     assert found.auroc[AGAINST] == 0.0
     assert found.auroc[EVERY] == pytest.approx(6 / 7)
-    assert by_kind(score, tokens) == {"D:city": 1.0, "NAME": 1.0}
+    assert tokens.by_kind(score, marked) == {"D:city": 1.0, "NAME": 1.0}
 
 
 @pytest.mark.parametrize(
-    ("tokens", "expected"),
+    ("words", "expected"),
     [
         ((" plain", " words"), [False, False]),
         ((" O", "kafor", " said"), [True, True, False]),  # the capital letter marks the whole word
@@ -239,15 +216,8 @@ def test_look_alikes_are_not_private_and_are_a_group_of_their_own() -> None:
         ((), []),
     ],
 )
-def test_the_pattern_word_by_word(tokens: tuple[str, ...], expected: list[bool]) -> None:
-    assert patterns(tokens) == expected
-
-
-def test_the_pattern_is_gathered_with_its_tokens() -> None:
-    text = ScoredText(("A", " b"), (0.5, 0.5), (0.0, 0.0), (False, True), ("", "NAME"), "")
-    tokens = gathered([text, text])
-    assert tokens.has_pattern.tolist() == [True, False] * 2
-    assert tokens.is_stop.tolist() == [False, True] * 2
+def test_the_pattern_word_by_word(words: tuple[str, ...], expected: list[bool]) -> None:
+    assert tokens.patterns(words) == expected
 
 
 # The language model and PeCL's score in JavaScript against Python: tokens, probabilities, noise, nearest token.
@@ -297,8 +267,7 @@ def test_the_browser_scores_as_python_does() -> None:
     found = javascript.run(*sources, TRIAL, sent=request)
     for string, text, ours in zip(TEXTS, texts, found["scored"], strict=True):
         assert ours["ids"] == ready.encode(string)[0]
-        assert tuple(ours["tokens"]) == text.tokens
-        assert tuple(ours["isStop"]) == text.is_stop
+        assert (tuple(ours["tokens"]), tuple(ours["isStop"])) == (text.tokens, text.is_stop)
         np.testing.assert_allclose(ours["likely"], np.log(text.probability), atol=2e-4)
         for dials, rows in zip(DIALS, ours["by"], strict=True):
             for place, layer in enumerate(layers):
@@ -318,3 +287,64 @@ def test_the_browser_scores_as_python_does() -> None:
     assert (np.array(found["near"]) == nearest).mean() > 0.95
     assert 0.3 < (nearest == ids).mean() < 1
     assert found["printed"][2:] == [ready.shown(token) for token in range(2, ready.size)]
+
+
+# The process that reads for a page: same scores as here, another question after it died, no torch here.
+
+
+READ = Texts(["Ann paid 40 dollars.", "The the the.", ""], [(Span(0, 3, "NAME"),), (), ()])
+TASKS = (("Ann paid.", "Bob paid."), ("The end of it.",))
+
+
+@pytest.fixture
+def reader() -> Iterator[TokenReader]:
+    """With the bundled model, which needs no torch: the process and its protocol are the same."""
+    made = TokenReader("lm-tiny")
+    yield made
+    made.close()
+
+
+def test_it_scores_as_this_process_does(reader: TokenReader) -> None:
+    found = reader.scored(READ, ("a", "b", "c"), TASKS)
+    counts = tokens.counted([Texts(list(task)) for task in TASKS])
+    expected = tokens.scored(READ, sensitivity.commonness(counts), ["a", "b", "c"])
+    for one, other in zip(found, expected, strict=True):
+        assert (one.tokens, one.is_stop, one.kinds, one.label) == (other.tokens, other.is_stop, other.kinds, other.label)
+        np.testing.assert_allclose(one.probability, other.probability, rtol=1e-5)
+        np.testing.assert_allclose(one.commonness, other.commonness, rtol=1e-12)
+
+
+@pytest.mark.slow
+def test_without_noise_all_is_read_and_another_tokenization_is_refused(reader: TokenReader) -> None:
+    n_tokens = len(reader.scored(READ.take(np.array([0])), ("",))[0].tokens)
+    read = reader.read(READ.strings[0], [0.0] * n_tokens, 1)
+    assert read is not None
+    assert "".join(read[0]) == READ.strings[0]
+    assert all(read[1])
+    blurred = reader.read(READ.strings[0], [1000.0] * n_tokens, 1)
+    assert blurred is not None
+    assert sum(blurred[1]) < n_tokens
+    assert reader.read(READ.strings[0], [0.0], 1) is None
+
+
+def test_a_dead_process_is_told_and_the_next_question_starts_another(reader: TokenReader) -> None:
+    reader.scored(READ, ("", "", ""))
+    process = reader._process
+    assert process is not None
+    process.kill()
+    process.wait()
+    assert reader.scored(READ, ("", "", ""))[0].tokens
+    with pytest.raises(ReaderEnded, match="ended by itself"):
+        reader.read("x", [0.0], -1)  # no such number of releases: the process fails
+
+
+def test_a_model_that_is_missing_is_told_with_its_repair(reader: TokenReader) -> None:
+    other = TokenReader("hf:nobody/nothing")
+    with pytest.raises(ReaderEnded, match=r"data\.backbone"):
+        other.scored(READ, ("", "", ""))
+    other.close()
+
+
+def test_the_page_s_end_loads_no_torch() -> None:
+    code = "import sys, dpcl_core.explorers.token_reader; sys.exit(bool({'torch', 'transformers'} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -15,6 +15,7 @@ import pytest
 from dpcl_core import engine, metrics
 from dpcl_core.checks import parse
 from dpcl_core.elements import calculator
+from dpcl_core.elements.element import TEACHING
 from dpcl_core.events import CellFinished, Started, TaskLearned
 from dpcl_core.explorers.cosine_replay import promised
 from dpcl_core.privacy import statement
@@ -29,42 +30,29 @@ from tests.support.asserting import includes
 
 def test_first_visit_shows_the_digits_with_their_promise(open_page: Open) -> None:
     page = open_page("explore", view="playground")
-    said = words(page)
-    assert "the noise never changes, so it protects nobody" in said
-    assert "Whatever is published" not in said, "a statement opens when it is asked for"
+    includes(words(page), "After 5 tasks: 90.0 % without noise, ", TEACHING)
+    assert "Whatever is published" not in words(page), "a statement opens when it is asked for"
     page.session_state["play-promise"] = True
-    opened = words(page.run())
-    assert "Whatever is published is at most 2.72 times likelier because of any" in opened
-    assert "For teaching only: a recorded noise seed voids this bound." in opened
-    assert "After 5 tasks: 90.0 % without noise, " in said
+    includes(words(page.run()), "at most 2.72 times likelier because of any", "For teaching only: a recorded noise seed")
     assert len(drawings(page)) == 1  # the other tabs draw when they are opened
 
 
-def test_the_element_is_fed_the_same_at_every_budget(open_page: Open) -> None:
+@pytest.mark.parametrize(("n_tasks", "most"), [("5", 300_000), ("10", 250_000)])
+def test_the_element_is_fed_the_same_at_every_budget(open_page: Open, n_tasks: str, most: int) -> None:
     """What is sent must not depend on where the slider was let go, or it would be sent again each time."""
-    page = open_page("explore", view="playground", e="2")
-    first = page.get("bidi_component")[0].proto
-    fed = json.loads(first.bytes)
-    assert fed["start"] == 2.0
-    assert len(first.bytes) < 300_000
+    page = open_page("explore", view="playground", e="2", t=n_tasks)
+    sent = page.get("bidi_component")[0].proto.bytes
+    fed = json.loads(sent)
+    assert (fed["start"], fed["stops"][0], fed["stops"][-1]) == (2.0, 0.1, "inf")
+    assert len(sent) < most
     page.run()
-    assert page.get("bidi_component")[0].proto.bytes == first.bytes
-    assert fed["stops"][0] == 0.1
-    assert fed["stops"][-1] == "inf"
-
-
-def test_ten_tasks_stay_within_what_a_page_may_send(open_page: Open) -> None:
-    page = open_page("explore", view="playground", t="10")
-    assert len(page.get("bidi_component")[0].proto.bytes) < 250_000
-
-
-def test_labels_from_the_data_flip_the_bar_and_the_odds(open_page: Open) -> None:
-    said = words(open_page("explore", view="playground", l="data", plain="1", e="2"))
-    includes(said, "Not DP. The list of labels is read from the data", f"\n{statement.NO_ODDS}")
-    assert "73.11 %" not in said
+    assert page.get("bidi_component")[0].proto.bytes == sent
 
 
 def test_the_plain_slider_says_the_same_as_the_element(open_page: Open) -> None:
+    not_private = words(open_page("explore", view="playground", l="data", plain="1", e="2"))
+    includes(not_private, "Not DP. The list of labels is read from the data", f"\n{statement.NO_ODDS}")
+    assert "73.11 %" not in not_private
     page = open_page("explore", view="playground", plain="1", e="0.5", t="2")
     source = calculator.digits("prior-const", 2)
     assert not page.get("bidi_component")
@@ -80,7 +68,6 @@ def test_elements_that_cannot_load_give_way_to_slider_and_plotly(open_page: Open
     def missing(element: object) -> None:
         raise FileNotFoundError("drag.mjs")
 
-    monkeypatch.setattr("pages.parts.figure_card.mounted", missing)
     monkeypatch.setattr("pages.parts.figure_card.mounted", missing)
     page = open_page("explore", view="playground")
     assert page.get("plotly_chart"), "and figures are drawn by Plotly"
@@ -128,39 +115,37 @@ def test_a_run_with_any_label_list_can_be_pinned(open_page: Open, store: Store, 
     assert any(f"run {run_id[:4]}" in button.label for button in page.button)
 
 
-def test_odds_are_those_of_the_runs_own_ledger(open_page: Open, store: Store) -> None:
+@pytest.mark.parametrize(
+    ("labels", "spent", "scenario", "has_odds", "has_exact"),
+    [
+        ("prior", 1.0, None, True, True), ("dp-learned", 0.93, None, True, False), ("prior", 2.44, None, False, False),
+        ("prior", 1.0, IBlurry(task_prior="occurring"), False, False),  # lists are read from the examples: no bound
+    ],
+)  # fmt: skip
+def test_odds_are_those_of_the_runs_own_ledger(
+    open_page: Open, store: Store, labels: LabelSetting, spent: float, scenario: IBlurry | None, has_odds: bool,
+    has_exact: bool,
+) -> None:  # fmt: skip
     """Exact odds where one Gaussian is all of a task; none beside a learned list; no odds of ε where more was spent."""
-    for labels, more, has_odds, has_exact in (
-        ("prior", 1.0, True, True), ("dp-learned", 0.93, True, False), ("prior", 2.44, False, False),
-    ):  # fmt: skip
-        spec = replay.a_spec(labels=labels, epsilons=(1.0,), seeds=(0,))  # type: ignore[arg-type]
-        events = [
-            replace(event, guarantee=replace(event.guarantee, epsilon=more)) if isinstance(event, CellFinished) else event
-            for event in replay.recorded(spec)
-        ]
-        page = open_page("explore", view="playground", run=replay.fill(store, spec, events), plain="1")
-        said = words(page)
-        assert ("guesses whether you took part is right at most 73.11 %" in said) is has_odds
-        assert ("One release with exactly this noise" in said) is has_exact
-        assert ("totals more than the ε of the slider" in said) is not has_odds
-
-
-def test_lists_read_from_the_examples_have_no_odds_and_need_no_epsilon(open_page: Open, store: Store) -> None:
-    spec = replace(replay.a_spec(labels="prior"), scenario=IBlurry(task_prior="occurring"))
-    run = replay.fill(store, spec, replay.recorded(spec))
+    spec = replay.a_spec(labels=labels, epsilons=(1.0,), seeds=(0,))
+    events = [
+        replace(event, guarantee=replace(event.guarantee, epsilon=spent)) if isinstance(event, CellFinished) else event
+        for event in replay.recorded(spec)
+    ]
+    run = replay.fill(store, spec if scenario is None else replace(spec, scenario=scenario), events)
     said = words(open_page("explore", view="playground", run=run, plain="1", want="80"))
-    assert statement.NO_ODDS in said
-    assert "One release with exactly this noise" not in said
-    assert "no ε bounds that" in said
+    assert ("guesses whether you took part is right at most 73.11 %" in said) is has_odds
+    assert ("One release with exactly this noise" in said) is has_exact
+    assert ("totals more than the ε of the slider" in said) is (spent == 2.44)
+    assert (statement.NO_ODDS in said) is ("no ε bounds that" in said) is (scenario is not None)
 
 
-def test_broken_links_are_answered(open_page: Open) -> None:
+def test_broken_links_are_answered(open_page: Open, store: Store) -> None:
     said = words(open_page("explore", view="playground", e="banana", t="3", zz="1"))
-    assert "The link asks for ε = banana: must be " in said
-    assert "The link asks for tasks = 3: must be one of 2, 5, 10; using 5 instead." in said
-    assert "zz" in said
-    gone = open_page("explore", view="playground", run="0123456789ab")
-    assert "Showing the digits instead." in words(gone)
+    includes(said, "asks for ε = banana: must be ", "asks for tasks = 3: must be one of 2, 5, 10; using 5 instead.", "zz")
+    failed = replay.fill(store, replay.a_spec(), [], status="failed")
+    for run, why in (("0123456789ab", "Showing the digits instead."), (failed, "must be a finished run of the cosine")):
+        assert why in words(open_page("explore", view="playground", run=run))
 
 
 def test_a_stored_run_steps_through_its_trained_budgets(open_page: Open, store: Store) -> None:
@@ -171,16 +156,8 @@ def test_a_stored_run_steps_through_its_trained_budgets(open_page: Open, store: 
     slider = page.select_slider[0]
     assert list(slider.options) == ["0.5", "1", "8"]
     assert slider.value == 1.0  # 2 was not trained; 1 is next to it on the log axis
-    assert "test examples are right after 5 tasks." in said
+    includes(said, "test examples are right after 5 tasks.", "ε has 3 values.")
     assert "without noise" not in said.split("test examples are right")[1][:40]  # this run has no such cell
-    assert "Other settings are the run's; ε has 3 values." in said
-
-
-def test_a_run_that_is_not_finished_or_of_another_method_is_refused(open_page: Open, store: Store) -> None:
-    spec = replay.a_spec()
-    failed = replay.fill(store, spec, [], status="failed")
-    said = words(open_page("explore", view="playground", run=failed))
-    assert "must be a finished run of the cosine classifier" in said
 
 
 def test_a_table_of_trained_cells_is_the_run_itself(open_page: Open) -> None:
@@ -201,55 +178,36 @@ def test_a_run_too_large_to_send_is_not_offered() -> None:
     assert calculator.finished_cells(state.Result("x", "large", spec, tuple(events))) is None
 
 
-@pytest.mark.parametrize("labels", ["prior-const", "prior"])
-def test_digits_without_noise_are_what_the_engine_gets(labels: str) -> None:
-    """The bundled products against a run of the engine on the same subset: without noise both are deterministic."""
-    spec = parse(
-        {
-            "labels": labels,
-            "data": {"test_per_class": 30},
-            "scenario": {"kind": "class-incremental", "tasks": 5},
-            "privacy": {"epsilons": [math.inf]},
-            "seeds": [0, 1, 2, 3, 4],
-        }
-    )
-    rows = [event for event in engine.run(spec) if isinstance(event, TaskLearned)]
-    for seed, matrix in enumerate(calculator.digits(labels, 5).matrices(math.inf)):  # type: ignore[arg-type]
-        for event in rows:
-            if event.cell.seed == seed:
-                assert matrix[event.task] == pytest.approx(list(event.accuracy), abs=1.01 / 60)  # one digit by rounding
+def learned(epsilon: float, n_seeds: int, **more: object) -> list[TaskLearned]:
+    """What the engine reports of the bundled digits in five tasks."""
+    asked = {"data": {"test_per_class": 30}, "scenario": {"tasks": 5}, "privacy": {"epsilons": [epsilon]}, **more}
+    return [one for one in engine.run(parse({**asked, "seeds": list(range(n_seeds))})) if isinstance(one, TaskLearned)]
 
 
 def test_digits_at_a_budget_agree_with_the_engine_within_its_noise() -> None:
     """Another draw of the noise, the same law: final accuracies differ by less than five standard errors."""
-    spec = parse(
-        {
-            "data": {"test_per_class": 30},
-            "scenario": {"kind": "class-incremental", "tasks": 5},
-            "privacy": {"epsilons": [1.0]},
-            "seeds": list(range(20)),
-        }
-    )
-    last = [event for event in engine.run(spec) if isinstance(event, TaskLearned) and event.task == 4]
-    drawn = np.array([np.mean(event.accuracy) for event in last])
+    drawn = np.array([np.mean(event.accuracy) for event in learned(1.0, 20) if event.task == 4])  # type: ignore[arg-type]
     ours = np.array([metrics.average_accuracy(m)[-1] for m in calculator.digits("prior-const", 5).matrices(1.0)])
     error = math.sqrt(drawn.var(ddof=1) * (1 / len(drawn) + 1 / len(ours)))
     assert abs(drawn.mean() - ours.mean()) < 5 * error
     assert error < 0.03  # the comparison can tell a wrong noise scale apart
 
 
+@pytest.mark.parametrize("labels", ["prior-const", "prior"])
+def test_digits_without_noise_are_what_the_engine_gets(labels: str) -> None:
+    """The bundled products against a run of the engine on the same subset: without noise both are deterministic."""
+    rows = learned(math.inf, 5, labels=labels)
+    for seed, matrix in enumerate(calculator.digits(labels, 5).matrices(math.inf)):  # type: ignore[arg-type]
+        for event in rows:
+            if event.cell.seed == seed:
+                assert matrix[event.task] == pytest.approx(list(event.accuracy), abs=1.01 / 60)  # one digit by rounding
+
+
 @pytest.mark.parametrize(("labels", "epsilon"), [("prior-const", 1.0), ("prior", 4.0), ("data", 1.0), ("prior", math.inf)])
 def test_recorded_promises_are_what_the_ledger_says_now(labels: str, epsilon: float) -> None:
     source = calculator.digits(labels, 5)  # type: ignore[arg-type]
-    now = promised(
-        labels,  # type: ignore[arg-type]
-        epsilon,
-        source.delta,
-        n_tasks=5,
-        n_classes=10,
-        n_people=source.n_people,
-        n_seeds=source.n_seeds,
-    )
+    counts = {"n_tasks": 5, "n_classes": 10, "n_people": source.n_people, "n_seeds": source.n_seeds}
+    now = promised(labels, epsilon, source.delta, **counts)  # type: ignore[arg-type]
     recorded = calculator.digits_guarantee(labels, 5, epsilon)  # type: ignore[arg-type]
     # Words to the letter; numbers to the rounding of one processor's mathematics against another's.
     assert replace(recorded, epsilon=now.epsilon, parts=now.parts, advantage=now.advantage, hits=now.hits) == now
@@ -258,12 +216,10 @@ def test_recorded_promises_are_what_the_ledger_says_now(labels: str, epsilon: fl
     assert recorded.epsilon == pytest.approx(now.epsilon, rel=1e-9)
     assert recorded.parts == pytest.approx(dict(now.parts), rel=1e-9)
     assert math.isinf(now.epsilon) == (labels == "data" or math.isinf(epsilon))
-
-
-def test_a_budget_between_the_stops_goes_through_the_ledger() -> None:
-    found = calculator.digits_guarantee("prior", 2, 0.37)
-    assert found.epsilon == pytest.approx(0.37, abs=1e-4)
-    assert found.claimed_epsilon == 0.37
+    chances = [calculator.digits(labels, n).references.chance for n in calculator.TASKS]  # type: ignore[arg-type, union-attr]
+    assert chances == pytest.approx([0.1] * 3, abs=0.015), "of the test part"
+    between = calculator.digits_guarantee("prior", 2, 0.37)  # between the stops, through the ledger
+    assert (between.epsilon, between.claimed_epsilon) == (pytest.approx(0.37, abs=1e-4), 0.37)
 
 
 def test_a_run_with_tasks_that_were_not_tested_keeps_its_gaps(open_page: Open) -> None:
@@ -292,10 +248,3 @@ def test_the_epsilon_that_a_wanted_accuracy_needs_is_computed_from_the_digits(op
     assert below < 0.8 < above, "the replay agrees"
     budgets = sorted(source.finals)
     assert max(high / low for low, high in itertools.pairwise(budgets)) < 1.05
-
-
-def test_chance_of_the_digits_is_that_of_their_test_part() -> None:
-    for n_tasks in calculator.TASKS:
-        known = calculator.digits("prior-const", n_tasks).references
-        assert known is not None
-        assert known.chance == pytest.approx(0.1, abs=0.015)

@@ -15,9 +15,10 @@ from streamlit.testing.v1 import AppTest
 from dpcl_core.data.texts import Texts
 from dpcl_core.events import ScoredText
 from dpcl_core.explorers import tokens
+from dpcl_core.lessons import modes
 from dpcl_core.runs.run import Status
 from dpcl_core.runs.store import Store
-from pages.parts import token_text
+from pages.parts import sensitive_words, token_heat
 from pages.parts.sensitive_words import CODEC
 from tests.pages.conftest import Open, Patch, address, box, told, words
 from tests.support import replay
@@ -40,7 +41,7 @@ def text_of(told: Any) -> str:
 @pytest.fixture
 def read_by_big(monkeypatch: Patch) -> None:
     """Own texts that the server scores, as with the big model, which the bundled one stands in for."""
-    corpus = token_text.corpus()
+    corpus = modes.texts()
 
     class Stand:
         def scored(self, texts: Texts, labels: object, tasks: object) -> list[ScoredText]:
@@ -49,9 +50,9 @@ def read_by_big(monkeypatch: Patch) -> None:
         def read(self, text: str, ratios: list[float], n_releases: int) -> None:
             return None
 
-    monkeypatch.setattr(token_text, "_reader", lambda view: token_text.BIG)
-    monkeypatch.setattr(token_text, "big", Stand)
-    monkeypatch.setattr(token_text, "everything", lambda reader: (corpus.text(1, 0),))
+    monkeypatch.setattr(sensitive_words, "_reader", lambda view: token_heat.BIG)
+    monkeypatch.setattr(token_heat, "big", Stand)
+    monkeypatch.setattr(sensitive_words, "everything", lambda reader: (corpus.text(1, 0),))
 
 
 def write(page: AppTest, text: str, *, is_public: bool) -> AppTest:
@@ -72,8 +73,7 @@ def test_every_layer_has_its_edges_and_words_and_is_in_the_link(open_page: Open,
     assert [each["name"] for each in drawn["layers"]] == list(tokens.SHOWN)
     for each in drawn["layers"]:
         assert (len(each["edges"]), len(each["ranges"])) == (4, 5)
-        assert each["title"]
-        assert each["means"]
+        assert all((each["title"], each["means"]))
     assert page.query_params.get("l", ["score"]) in ([layer], layer)
 
 
@@ -99,37 +99,31 @@ def test_no_epsilon_stands_there_without_nominal_and_no_guarantee(open_page: Ope
     page = open_page("explore", view="words", l="nominal", lo="0.5", up="50")
     blocks = [element.value for kind in ("markdown", "caption") for element in page.get(kind)]
     blocks += [html.proto.body for html in page.get("html") if "<style>" not in html.proto.body]
-    for block in blocks:
-        plain = str(block).replace("\\", "")
-        if re.search(r"(nominal|printed) ε|ε printed", plain, re.IGNORECASE):
-            assert "nominal" in plain.lower()
-            assert "no guarantee" in plain.lower(), plain
-    for slider in page.select_slider:
-        if "ε" in slider.label:
-            assert "nominal" in slider.label.lower()
-            assert "no guarantee" in slider.label
+    printed = [str(block).replace("\\", "").lower() for block in blocks]
+    named = [plain for plain in printed if re.search(r"(nominal|printed) ε|ε printed", plain)]
+    for said in [*named, *(slider.label.lower() for slider in page.select_slider if "ε" in slider.label)]:
+        includes(said, "nominal", "no guarantee")
     assert re.search(r"nominal ε 0\.5 to \d\d\.?\d?, no guarantee", words(page))
 
 
 def test_a_budget_above_its_range_is_explained_where_the_range_is_printed(open_page: Open) -> None:
-    budgets = tokens.values(token_text.corpus().text(1, 0), "nominal", tokens.Dials())
+    budgets = tokens.values(modes.texts().text(1, 0), "nominal", tokens.Dials())
     most = np.nanmax(budgets)
     assert most > tokens.Dials().upper
     page = open_page("explore", view="words", l="nominal")
     page.session_state["tokens-read-1"] = True
-    said = words(page.run())
-    assert "above the upper end of its range, 10" in said
+    includes(words(page.run()), "above the upper end of its range, 10", f"as published, nominal ε 1 to {most:.3g}, no guar")
     assert "upper end of its range" not in words(open_page("explore", view="words")), "not beside every layer"
-    assert f"nominal ε 1 to {most:.3g}, no guarantee" in said
-    assert f"as published, nominal ε 1 to {most:.3g}, no guarantee" in said
     within = words(open_page("explore", view="words", l="nominal", a="1"))  # the surprise alone, which is never below 0
     assert "upper end of its range" not in within
     assert "nominal ε 1 to 10, no guarantee" in within
 
 
 def test_settings_travel_in_the_link(open_page: Open) -> None:
-    query = {"k": "6", "n": "3", "l": "hinge", "a": "0.2", "th": "0.3", "lo": "0.5", "up": "100", "la": "10", "lf": "full"}
-    query["r"] = "30"
+    query = {
+        "k": "6", "n": "3", "l": "hinge", "a": "0.2", "th": "0.3", "lo": "0.5", "up": "100", "la": "10", "lf": "full",
+        "r": "30",
+    }  # fmt: skip
     page = open_page("explore", view="words", **query)
     assert not page.warning
     assert address(page) == {"view": "words", "v": "1", **query}
@@ -162,7 +156,9 @@ def test_a_sentence_of_ones_own_stays_in_the_browser(open_page: Open) -> None:
 
 @pytest.mark.usefixtures("read_by_big")
 def test_own_text_is_refused_until_it_is_marked_and_the_page_says_why(open_page: Open) -> None:
-    page = write(open_page("explore", view="words"), "Grace Okafor lives in Tartu.", is_public=False)
+    page = write(open_page("explore", view="words"), "  \n ", is_public=False)
+    assert "Type or paste a text above" in words(page)
+    page.text_area[0].set_value("Grace Okafor lives in Tartu.").run()
     said = words(page)
     assert "A picture of exact scores leaks the whole text" in said
     assert not heatmap(page)
@@ -187,19 +183,12 @@ def test_any_text_is_shown_as_it_is(open_page: Open, text: str) -> None:
 
 
 @pytest.mark.usefixtures("read_by_big")
-def test_no_text_says_what_to_do(open_page: Open) -> None:
-    page = write(open_page("explore", view="words"), "  \n ", is_public=True)
-    assert "Type or paste a text above" in words(page)
-    assert not heatmap(page)
-
-
-@pytest.mark.usefixtures("read_by_big")
 def test_a_long_text_is_shown_in_parts(open_page: Open) -> None:
-    text = ("The quick brown fox jumps over the lazy dog. " * 3000)[: token_text.MAX_CHARACTERS]
-    parts = token_text.in_parts(text)
+    text = ("The quick brown fox jumps over the lazy dog. " * 3000)[: sensitive_words.MAX_CHARACTERS]
+    parts = sensitive_words.in_parts(text)
     assert "".join(parts) == text
-    assert max(map(len, parts)) <= token_text.PART_CHARACTERS
-    assert [len(part) for part in token_text.in_parts("x" * 12_000)] == [5000, 5000, 2000]
+    assert max(map(len, parts)) <= sensitive_words.PART_CHARACTERS
+    assert [len(part) for part in sensitive_words.in_parts("x" * 12_000)] == [5000, 5000, 2000]
     page = write(open_page("explore", view="words"), text, is_public=True)
     assert f"100,000 characters are shown in {len(parts)} parts; the model reads each by itself." in words(page)
     assert text_of(heatmap(page)) == parts[0]
@@ -208,65 +197,35 @@ def test_a_long_text_is_shown_in_parts(open_page: Open) -> None:
     assert text_of(heatmap(page)) == parts[1]
 
 
-def test_without_a_run_it_says_so(open_page: Open) -> None:
-    page = open_page("explore", view="words", sh="run")
-    assert "No run has scored texts yet" in words(page)
-    assert not heatmap(page)
-
-
 @pytest.mark.parametrize("status", ["finished", "running", "failed", "cancelled", "lost"])
 def test_a_run_in_any_state_shows_what_it_has_told(open_page: Open, store: Store, status: Status) -> None:
     run = replay.fill(store, SPEC, SAID, status=status)
     page = open_page("explore", view="words", run=run, t="2", m="current", e="8")
     assert not page.warning
     assert text_of(heatmap(page)) == "".join(SCORED.tokens)
-    said = words(page)
-    assert "Codes planted in 16 texts have 11.5 bits of exposure after task 3 (1.8 before training)" in said
-    assert "After task 3: better than the public model on ordinary words (0.60 nats)" in said
-    assert "AUROC of the score for personal tokens" in said
-    query = dict(page.query_params)
-    assert {key: query[key] for key in ("sh", "run", "t", "m", "e")} == {
-        "sh": "run", "run": run, "t": "2", "m": "current", "e": "8"
-    }  # fmt: skip
+    includes(
+        words(page), "11.5 bits of exposure after task 3 (1.8 before training)", "ordinary words (0.60 nats)",
+        "AUROC of the score for personal tokens",
+    )  # fmt: skip
+    assert address(page) == {"view": "words", "v": "1", "sh": "run", "run": run, "t": "2", "m": "current", "e": "8"}
 
 
 @pytest.mark.parametrize(
-    ("status", "said"),
-    [("running", "This run has not scored a text yet"), ("finished", "This run recorded no texts")],
-)
-def test_a_run_that_told_nothing_says_so(open_page: Open, store: Store, status: Status, said: str) -> None:
-    run = replay.fill(store, SPEC, replay.recorded(SPEC), status=status)
-    assert said in words(open_page("explore", view="words", run=run))
-
-
-@pytest.mark.parametrize(
-    ("dataset", "said"), [("own:diary", "an empty file public.txt"), ("dreaddit", "accounts of distress")]
-)
-def test_a_run_on_texts_that_may_be_private_says_why_it_shows_none(
-    open_page: Open, store: Store, dataset: str, said: str, home: Path
+    ("dataset", "status", "said"),
+    [
+        ("digits", "running", "This run has not scored a text yet"), ("digits", "finished", "This run recorded no texts"),
+        ("own:diary", "running", "an empty file public.txt"), ("dreaddit", "running", "accounts of distress"),
+    ],
+)  # fmt: skip
+def test_a_run_that_shows_no_text_says_why(
+    open_page: Open, store: Store, home: Path, dataset: str, status: Status, said: str
 ) -> None:
+    assert "No run has scored texts yet" in words(open_page("explore", view="words", sh="run"))
     (home / "data" / "diary").mkdir(parents=True)
     spec = replace(SPEC, data=replace(SPEC.data, dataset=dataset))
-    page = open_page("explore", view="words", run=replay.fill(store, spec, replay.recorded(SPEC), status="running"))
+    page = open_page("explore", view="words", run=replay.fill(store, spec, replay.recorded(SPEC), status=status))
     assert not heatmap(page)
     assert said in words(page)
-
-
-def test_a_run_with_empty_texts_says_so(open_page: Open, store: Store) -> None:
-    from dpcl_core.events import TokensScored
-
-    empty = [replace(event, texts=()) if isinstance(event, TokensScored) else event for event in SAID]
-    page = open_page("explore", view="words", run=replay.fill(store, SPEC, empty))
-    assert not heatmap(page)
-
-
-def test_the_live_run_shows_its_heatmap_before_a_model_is_tested(open_page: Open, store: Store) -> None:
-    early = SAID[: next(place for place, event in enumerate(SAID) if type(event).__name__ == "TokensScored") + 1]
-    run = replay.fill(store, SPEC, early, status="running")
-    page = open_page("train", run=run)
-    said = words(page)
-    includes(said, "hich words are treated as sensitive?", "scored by the frozen public model")
-    assert text_of(heatmap(page)) == "".join(SCORED.tokens)
 
 
 def test_a_finished_run_shows_its_tokens_whatever_is_refused_today(open_page: Open, store: Store) -> None:
@@ -274,6 +233,10 @@ def test_a_finished_run_shows_its_tokens_whatever_is_refused_today(open_page: Op
     includes(words(with_tokens), "must divide the 10 classes", "**Planted secrets**", "**What the model remembers**")
     without = open_page("train", run=replay.fill(store, SPEC, replay.recorded(SPEC)))
     assert "**Planted secrets**" not in words(without)
+    early = SAID[: next(place for place, event in enumerate(SAID) if type(event).__name__ == "TokensScored") + 1]
+    live = open_page("train", run=replay.fill(store, SPEC, early, status="running"))  # before a model is tested
+    includes(words(live), "hich words are treated as sensitive?", "scored by the frozen public model")
+    assert text_of(heatmap(live)) == "".join(SCORED.tokens)
 
 
 def test_the_longest_link_is_short_enough() -> None:

@@ -10,17 +10,17 @@ import pytest
 from sqlalchemy import update
 
 from dpcl_core import checks
-from dpcl_core.attacks import play
 from dpcl_core.privacy.audit_bounds import Audited
 from dpcl_core.runs import process
 from dpcl_core.runs.audits import Audits, Studies
 from dpcl_core.runs.run import Failure
 from dpcl_core.runs.store import Store
 from dpcl_core.runs.tables import ACTIVE, runs
-from dpcl_core.tuning.settings import Trial, TuneSpec
+from dpcl_core.tuning.settings import Trial
 from pages.parts import train_form, tuning_panel
-from tests.pages.conftest import Open, Patch, address, labels, press, unfolded, words
+from tests.pages.conftest import Open, Patch, address, box, labels, press, unfolded, words
 from tests.support import audited, replay, tuned
+from tests.support.asserting import includes
 
 LOST = Failure("worker-died", "The computer stopped this run at 09:12 UTC.", "")
 MISSING = Failure("data-missing", "data.dataset = mnist: is not on this computer", "Traceback: made up")
@@ -66,10 +66,8 @@ def test_every_state_is_said_in_words_with_what_can_be_done(
     open_page: Open, store: Store, status: str, n_trials: int, failure: Failure | None, says: list[str], buttons: list[str]
 ) -> None:
     page = open_page("train", v="1", m="peft-ensemble", tu=fill(store, status, n_trials, failure))
-    for text in [*says, "21 uses of the same data"]:
-        assert text in words(page)
-    for label in buttons:
-        assert label in labels(page)
+    includes(words(page), *says, "21 uses of the same data")
+    includes(labels(page), *buttons)
     assert ("Resume" in labels(page)) == ("Resume" in buttons)
 
 
@@ -87,7 +85,7 @@ def test_private_data_are_tuned_on_only_with_the_sentence_that_this_is_not_accou
     started: list[str] = []
     monkeypatch.setattr("dpcl_core.runs.executor.LocalExecutor.submit", lambda self, run_id: started.append(run_id))
     page = unfolded(open_page("train", v="1", m="peft-ensemble", e="1,8", sd="4,5"), "tune")
-    on = next(radio for radio in page.radio if radio.label == "Tune")
+    on = box(page, "radio", "Tune")
     assert on.options[0] == "On a public dataset"  # offered first
     assert on.value == "public"
     page = on.set_value("private").run()
@@ -103,22 +101,16 @@ def test_private_data_are_tuned_on_only_with_the_sentence_that_this_is_not_accou
 
 def test_public_datasets_that_are_here_can_stand_in(open_page: Open, store: Store, monkeypatch: Patch, idle: None) -> None:
     monkeypatch.setattr("pages.parts.tuning_panel.settings.check_search", lambda tune: None)
+    monkeypatch.setattr("pages.parts.tuning_panel._proxies_here", lambda dataset: ())
+    page = unfolded(open_page("train", v="1", m="peft-ensemble"), "tune")
+    assert "There is no other dataset on this computer" in words(page)
+    assert box(page, "button", "Start tuning").disabled
     monkeypatch.setattr("pages.parts.tuning_panel._proxies_here", lambda dataset: ("mnist", "cifar10"))
     page = press(unfolded(open_page("train", v="1", m="peft-ensemble"), "tune"), "Start tuning")
     (study,) = Studies(store).newest()
     assert (study.tune.on, study.tune.proxy) == ("public", "mnist")
     assert "private data were not touched" in words(page)
-
-
-def test_without_a_public_dataset_the_page_says_so_and_starts_nothing(open_page: Open, monkeypatch: Patch) -> None:
-    monkeypatch.setattr("pages.parts.tuning_panel._proxies_here", lambda dataset: ())
-    page = unfolded(open_page("train", v="1", m="peft-ensemble"), "tune")
-    assert "There is no other dataset on this computer" in words(page)
-    assert next(button for button in page.button if button.label == "Start tuning").disabled
-
-
-def test_a_method_without_training_has_nothing_to_tune(open_page: Open) -> None:
-    page = unfolded(open_page("train", v="1", m="cosine"), "tune")
+    page = unfolded(open_page("train", v="1", m="cosine"), "tune")  # a method without training
     assert "nothing to tune" in words(page)
     assert "Start tuning" not in labels(page)
 
@@ -126,18 +118,15 @@ def test_a_method_without_training_has_nothing_to_tune(open_page: Open) -> None:
 def test_the_best_settings_fill_the_form_and_mark_it_as_tuned(open_page: Open, store: Store) -> None:
     study_id = fill(store, "finished", 3)
     page = press(open_page("train", v="1", m="peft-ensemble", e="1,8", sd="4,5", tu=study_id), "Use these settings")
-    read = train_form.codec("peft-ensemble", "class-incremental").read(
-        {key: text if isinstance(text, str) else text[0] for key, text in page.query_params.items()}
-    )
-    assert read.values["p.sample_rate"] == 50 / 200
-    assert read.values["p.learning_rate"] == pytest.approx(1e-3 * (286 / 200) ** 0.5)
-    assert read.values["p.clip_norm"] == 2.0
-    assert read.values["tuned"] == "private"
-    assert read.values["seeds"] == (4, 5)  # the grid of the form stays
-    assert read.values["epsilons"] == (1.0, 8.0)
+    read = train_form.codec("peft-ensemble", "class-incremental").read(address(page))
+    wanted = {
+        "p.sample_rate": 50 / 200, "p.learning_rate": pytest.approx(1e-3 * (286 / 200) ** 0.5), "p.clip_norm": 2.0,
+        "tuned": "private", "seeds": (4, 5), "epsilons": (1.0, 8.0),  # the grid of the form stays
+    }  # fmt: skip
+    assert {name: read.values[name] for name in wanted} == wanted
     assert "Settings tuned on the private data (not accounted)." in words(page)
     page = unfolded(page, "more")
-    page = next(box for box in page.selectbox if box.label == "These settings were tuned").set_value("no").run()
+    page = box(page, "selectbox", "These settings were tuned").set_value("no").run()
     assert "Settings tuned" not in words(page)  # a way to say no
 
 
@@ -151,25 +140,16 @@ def test_stop_and_resume_reach_the_queue(open_page: Open, store: Store, idle: No
     assert "Tuning queued" in words(page)
 
 
-@pytest.mark.parametrize("study_id", ["0123456789ab", "nonsense"])
-def test_a_link_to_an_unknown_tuning_is_one_sentence(open_page: Open, study_id: str) -> None:
-    page = open_page("train", v="1", m="peft-ensemble", tu=study_id)
-    assert any(study_id in warning.value for warning in page.warning)
-
-
 def test_tunings_so_far_are_listed_and_opened_without_a_link(open_page: Open, store: Store) -> None:
     study_id = fill(store, "finished", 3)
     page = unfolded(open_page("train", v="1", m="peft-ensemble"), "tune")
-    box = next(box for box in page.selectbox if box.label == "Tunings so far")
-    assert "PEFT ensemble for digits, ε = 1, seed 0, on the private data: 3 of 20 trials, finished" in box.options
-    page = box.set_value(study_id).run()
+    earlier = box(page, "selectbox", "Tunings so far")
+    assert "PEFT ensemble for digits, ε = 1, seed 0, on the private data: 3 of 20 trials, finished" in earlier.options
+    page = earlier.set_value(study_id).run()
     assert "Trial 3 is the best of 3" in words(page)
     assert "Trial 3 is the best of 3" not in words(press(page, "Close"))
-
-
-def test_the_table_is_typed_even_when_it_is_empty(store: Store) -> None:
-    study = Studies(store).get(Studies(store).create(TuneSpec(base=tuned.a_tuning().base, on="private")))
-    assert str(tuning_panel.frame(study).dtypes["accuracy"]) == "float64"
+    unknown = open_page("train", v="1", m="peft-ensemble", tu="0123456789ab")
+    assert any("0123456789ab" in warning.value for warning in unknown.warning)
 
 
 @pytest.mark.parametrize("on", ["no", "public", "private"])
@@ -211,8 +191,7 @@ def test_every_state_of_an_audit_is_said_in_words_with_what_can_be_done(
     for name in ("train", "privacy"):
         page = open_page(name, v="1", run=run_id)
         assert not page.error
-        for text in says:
-            assert text in words(page)
+        includes(words(page), *says)
         assert button in labels(page)
 
 
@@ -222,8 +201,7 @@ def test_a_press_puts_an_audit_of_the_run_into_the_queue(
     started: list[str] = []
     monkeypatch.setattr("dpcl_core.runs.executor.LocalExecutor.submit", lambda self, turn: started.append(turn))
     page = open_page("train", v="1", run=run_id)
-    next(button for button in page.button if button.label == "Audit this run").click()
-    page = page.run()
+    page = press(page, "Audit this run")
     (found,) = Audits(store).of_run(run_id)
     assert started == [found.turn.id]
     assert "Audit queued" in words(page)
@@ -239,35 +217,32 @@ def test_more_proved_than_accounted_is_shown_as_the_error_it_is(open_page: Open,
     assert "Do not release it, and report this." in error.value
 
 
-def test_a_run_that_cannot_be_audited_so_says_why_and_what_audits_it(open_page: Open, store: Store) -> None:
-    even = checks.parse({
-        "method": "label-means", "params": {"slots": "even"}, "privacy": {"epsilons": [1.0]}, "seeds": [0],
-        "labels": "prior", "scenario": {"kind": "federated", "clients": 20},
-    })  # fmt: skip
-    page = open_page("train", v="1", run=replay.fill(store, even, replay.recorded(even)))
-    assert "all clients share the same places in the sum." in words(page)
-    (fold,) = [each for each in page.expander if each.label == "A command audits its settings"]  # it is long
-    assert fold.code[0].value.startswith("python -m dpcl_core audit --set ")
-    assert next(button for button in page.button if button.label == "Audit this run").disabled
-
-
-def test_a_run_without_noise_has_nothing_to_audit(open_page: Open, store: Store) -> None:
-    """Whatever the method: none of the reasons that speak of its noise is given, and no command."""
-    raw = {"method": "l2dp-ml", "data": {"dataset": "digits"}, "seeds": [0]}
-    noisy, spec = (checks.parse({**raw, "privacy": {"epsilons": [epsilon]}}) for epsilon in (1.0, math.inf))
-    assert "share one draw of noise" in (play.refusal(noisy) or "")
+@pytest.mark.parametrize(
+    ("asked", "said", "command"),
+    [
+        ({
+            "method": "label-means", "params": {"slots": "even"}, "labels": "prior",
+            "scenario": {"kind": "federated", "clients": 20}, "privacy": {"epsilons": [1.0]},
+        }, "all clients share the same places in the sum.", "python -m dpcl_core audit --set "),
+        # Without noise, whatever the method, none of the reasons that speak of its noise is given.
+        ({"method": "l2dp-ml", "data": {"dataset": "digits"}, "privacy": {"epsilons": [math.inf]}}, "adds no noise", None),
+    ],
+)  # fmt: skip
+def test_a_run_that_cannot_be_audited_so_says_why_and_what_audits_it(
+    open_page: Open, store: Store, asked: dict[str, object], said: str, command: str | None
+) -> None:
+    spec = checks.parse({**asked, "seeds": [0]})
     page = open_page("train", v="1", run=replay.fill(store, spec, replay.recorded(spec)))
-    said = words(page)
-    assert "adds no noise" in said
-    assert "share one draw of noise" not in said
-    assert not [each for each in page.expander if each.label == "A command audits its settings"]
+    assert said in words(page)
+    assert "share one draw of noise" not in words(page)
+    folds = [each for each in page.expander if each.label == "A command audits its settings"]  # it is long
+    assert len(folds) == (command is not None)
+    assert all(fold.code[0].value.startswith(str(command)) for fold in folds)
+    assert box(page, "button", "Audit this run").disabled
 
 
 def test_the_numbers_are_told_as_one_would_say_them() -> None:
     told = tuning_panel.reading(audited.result(1.0, 0.437))
-    assert told == (
-        "Someone who guesses which of 1,844 planted examples were in the training is right in 231 of 368 guesses at ε = 1; "
-        "this proves ε ≥ 0.43 at 95\u00a0% confidence."
-    )
+    includes(told, "1,844 planted examples", "right in 231 of 368 guesses at ε = 1", "ε ≥ 0.43 at 95\u00a0% confidence.")
     assert "proves nothing about ε" in tuning_panel.reading(audited.result(1.0, 0.0))
     assert "without noise" in tuning_panel.reading(audited.result(math.inf))

@@ -15,13 +15,49 @@ from numpy.typing import NDArray
 
 from dpcl_core.explorers import cosine_replay
 from dpcl_core.explorers.cosine_replay import Digits
+from dpcl_core.methods.common.method import PublicContext
+from dpcl_core.methods.features.cosine import CosineClassifier, CosineParams
 from dpcl_core.privacy import continual, gaussian
 from dpcl_core.privacy.sums import unit_rows
+from dpcl_core.scenarios.catalog import ClassIncremental
+from dpcl_core.spec import Cell, LabelSetting, PrivacySpec, RunSpec
 
 Floats = NDArray[np.float64]
 ARMS = ("added", "shrunk", "remembered", "both")
 N_SEEDS, N_POINTS = 3, 5
 STREAMS = 4  # of the hash, a seed: noise, tasks of rows, order of classes
+
+
+class Recorded:
+    """A noise source that gives the draws of a list, one after another."""
+
+    def __init__(self, draws: np.ndarray) -> None:
+        self._draws = iter(draws)
+
+    def normal(self, shape: tuple[int, ...]) -> np.ndarray:
+        draw = next(self._draws)
+        assert draw.shape == shape
+        return draw
+
+    def added(self, clean: np.ndarray, std: float) -> np.ndarray:
+        return clean + std * self.normal(clean.shape)
+
+
+def learner(
+    cell: Cell, draws: np.ndarray, *, n_tasks: int, n_classes: int, labels: LabelSetting = "prior-const",
+    params: CosineParams | None = None,
+) -> CosineClassifier:  # fmt: skip
+    """The cosine classifier that trains for real, its noise replaced by these draws [tasks, classes of a task, K]."""
+    privacy = PrivacySpec(epsilons=(cell.epsilon,), delta=cosine_replay.DELTA)
+    spec = RunSpec(
+        method="cosine", params=params or CosineParams(), scenario=ClassIncremental(tasks=n_tasks), labels=labels,
+        privacy=privacy, seeds=(cell.seed,),
+    )  # fmt: skip
+    public = tuple(range(n_classes))
+    context = PublicContext(n_inputs=draws.shape[-1], n_classes=n_classes, public=public, n_people=1000, n_tasks=n_tasks)
+    made = CosineClassifier(spec, [cell], context)
+    made._noises[cell] = Recorded(draws)  # type: ignore[assignment]
+    return made
 
 
 def points(n_tasks: int) -> list[int]:

@@ -4,42 +4,29 @@ from __future__ import annotations
 
 import json
 import math
-from pathlib import Path
+from itertools import product
 
 import numpy as np
 import pytest
+from scipy.stats import kstest
 
 from dpcl_core.explorers import cosine_replay
-from dpcl_core.methods.common.method import PublicContext
-from dpcl_core.methods.features.cosine import CosineClassifier, CosineParams
+from dpcl_core.methods.features.cosine import CosineParams
+from dpcl_core.paths import assets_dir
 from dpcl_core.privacy import gaussian, statement
 from dpcl_core.privacy.ledger import Ledger
-from dpcl_core.scenarios.catalog import ClassIncremental
+from dpcl_core.privacy.sums import unit_rows
 from dpcl_core.scenarios.stream import Examples, Task
-from dpcl_core.spec import Cell, PrivacySpec, RunSpec
+from dpcl_core.spec import Cell
 from scripts import make_playground
+from tests.playground import arms
 from tests.support import javascript
 
 DELTA = 1e-5
 N_CLASSES, SIZE, N_TRAIN, N_TEST = 6, 8, 240, 90
 TASK_OF_CLASS = np.array([[0, 0, 1, 1, 2, 2], [2, 1, 0, 2, 1, 0], [1, 2, 2, 0, 0, 1]])
 EPSILONS = (0.1, 0.37, 1.0, 4.0, 16.0, math.inf)
-SCRIPT = Path(__file__).resolve().parents[2] / "assets" / "drag" / "replay.mjs"
-
-
-class Recorded:
-    """A noise source that gives the draws of a list, one after another."""
-
-    def __init__(self, draws: np.ndarray) -> None:
-        self.draws = list(draws)
-
-    def normal(self, shape: tuple[int, ...]) -> np.ndarray:
-        draw: np.ndarray = self.draws.pop(0)
-        assert draw.shape == shape
-        return draw
-
-    def added(self, clean: np.ndarray, std: float) -> np.ndarray:
-        return clean + std * self.normal(clean.shape)
+REPLAY, ARMS = ((assets_dir() / "drag" / name).read_text(encoding="utf-8") for name in ("replay.mjs", "arms.mjs"))
 
 
 def points(n: int, generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
@@ -59,7 +46,7 @@ def draws(setting: str) -> np.ndarray:
 
 
 def prepared(setting: str) -> cosine_replay.ReplayData:
-    noises = [Recorded(own) for own in draws(setting)]
+    noises = [arms.Recorded(own) for own in draws(setting)]
     return make_playground.prepare(TRAIN, TEST, TASK_OF_CLASS, setting, DELTA, noises)  # type: ignore[arg-type]
 
 
@@ -103,26 +90,10 @@ def test_replay_equals_algorithm_1(setting: str, epsilon: float) -> None:
 @pytest.mark.parametrize("epsilon", [0.5, 2.0, math.inf])
 def test_replay_equals_the_learner_that_trains_for_real(setting: str, epsilon: float) -> None:
     """One seed through `CosineClassifier` itself, its noise replaced by the very draws of the replay."""
-    tasks = TASK_OF_CLASS[1]
-    spec = RunSpec(
-        method="cosine",
-        params=CosineParams(),
-        scenario=ClassIncremental(tasks=3),
-        labels=setting,  # type: ignore[arg-type]
-        privacy=PrivacySpec(epsilons=(epsilon,), delta=DELTA),
-        seeds=(1,),
-    )
-    cell = Cell(epsilon, 1)
-    learner = CosineClassifier(
-        spec,
-        [cell],
-        PublicContext(n_inputs=SIZE, n_classes=N_CLASSES, public=tuple(range(N_CLASSES)), n_people=100, n_tasks=3),
-    )
-    all_draws = draws(setting)[1]
+    tasks, cell, all_draws = TASK_OF_CLASS[1], Cell(epsilon, 1), draws(setting)[1]
     if setting == "prior":  # the learner draws for the list of the task only
-        learner._noises[cell] = Recorded(np.array([all_draws[0, tasks == k] for k in range(3)]))
-    else:
-        learner._noises[cell] = Recorded(all_draws)
+        all_draws = np.array([all_draws[0, tasks == k] for k in range(3)])
+    learner = arms.learner(cell, all_draws, n_tasks=3, n_classes=N_CLASSES, labels=setting)  # type: ignore[arg-type]
     found = cosine_replay.accuracies(prepared(setting), epsilon)[1]
     for k in range(3):
         prior = tuple(int(o) for o in np.flatnonzero(tasks == k))
@@ -166,7 +137,7 @@ def test_the_twin_in_javascript_agrees(setting: str) -> None:
         "console.log(JSON.stringify(budgets.map((e) => ({...accuracies(data, e), sigma: sigma(e, data.delta)}))));"
     )
     budgets = [e if math.isfinite(e) else None for e in EPSILONS]
-    answers = javascript.run(SCRIPT.read_text(encoding="utf-8"), case, sent={"data": document, "budgets": budgets})
+    answers = javascript.run(REPLAY, case, sent={"data": document, "budgets": budgets})
     data = cosine_replay.decode(document)
     for epsilon, found in zip(EPSILONS, answers, strict=True):
         assert found["sigma"] == pytest.approx(gaussian.sigma(epsilon, DELTA), rel=1e-9)
@@ -179,6 +150,108 @@ def test_the_twin_in_javascript_agrees(setting: str) -> None:
 def test_the_odds_in_javascript_are_those_of_the_statement() -> None:
     cases = [(epsilon, delta) for epsilon in (0.1, 0.5, 1.0, 2.0, 8.0, 700.0, 1000.0) for delta in (0.0, 1e-5, 0.01, 0.7)]
     asked = "console.log(JSON.stringify(fromPython.map(([epsilon, delta]) => oddsPercent(epsilon, delta))));"
-    answers = javascript.run(SCRIPT.read_text(encoding="utf-8"), asked, sent=cases)
+    answers = javascript.run(REPLAY, asked, sent=cases)
     for case, percent in zip(cases, answers, strict=True):
         assert statement.ODDS.format(percent=percent) == statement.odds(*case)
+
+
+# Four ways to handle noise over tasks (`arms`): against the learner itself, and against their own twin in JavaScript.
+
+
+@pytest.mark.parametrize("noise", ["fresh", "remembered"])
+@pytest.mark.parametrize("epsilon", [0.5, math.inf])
+def test_two_of_the_four_ways_are_the_learner_that_trains_for_real(noise: str, epsilon: float) -> None:
+    """One seed of five tasks, each digit in one, through `CosineClassifier`: both of its rules."""
+    data, n_tasks, seed = cosine_replay.digits(), 5, 1
+    homes = arms.homes(data.n_classes, n_tasks, seed)
+    cell, size, every = Cell(epsilon, seed), data.rows.shape[1], tuple(range(data.n_classes))
+    draws = arms.normals(arms.STREAMS * seed, n_tasks * len(every) * size).reshape(n_tasks, len(every), size)
+    params = CosineParams(noise_over_tasks=noise)  # type: ignore[arg-type]
+    learner = arms.learner(cell, draws, n_tasks=n_tasks, n_classes=len(every), params=params)
+    found = arms.accuracies(data, n_tasks, False, epsilon)
+    names = {"fresh": ("added", "shrunk"), "remembered": ("remembered", "both")}[noise]
+    ledger = Ledger(cosine_replay.DELTA, "add-remove", "once")
+    tests = Examples(data.tests.astype(np.float64), data.test_labels)
+    for k in range(n_tasks):
+        own = homes[data.labels] == k
+        task = Task(k, f"task {k + 1}", Examples(data.rows[own].astype(np.float64), data.labels[own]), tests, every)
+        list(learner.learn({seed: task}, {cell: ledger}))
+        seen = homes[data.test_labels] <= k
+        scores = learner.scores(seed, task)
+        for arm, rule in zip(names, ("cosine", "shrunk"), strict=True):
+            right = scores[rule][0].argmax(axis=1) == data.test_labels
+            assert found[arm][seed, k] == pytest.approx(right[seen].mean(), abs=1.01 / seen.sum())  # single precision
+
+
+def test_the_hash_gives_standard_normals_that_do_not_repeat() -> None:
+    """A Kolmogorov-Smirnov test of 64,000 fixed numbers a stream; neighbours in a stream, and streams, are uncorrelated."""
+    drawn = np.stack([arms.normals(stream, 64_000) for stream in (0, 4, 8)])
+    for one in drawn:
+        assert kstest(one, "norm").pvalue > 1e-3
+        assert abs(np.corrcoef(one[:-1], one[1:])[0, 1]) < 0.015
+    assert np.abs(np.corrcoef(drawn) - np.eye(3)).max() < 0.015
+
+
+def test_what_wins_is_what_was_specified() -> None:
+    """Twice shrinking where each digit comes in one task, and remembering where all come back: ten points and more apart."""
+    once = {arm: values[:, -1].mean() for arm, values in arms.accuracies(cosine_replay.digits(), 5, False, 0.5).items()}
+    assert min(once["shrunk"], once["both"]) > once["added"] + 0.1
+    back = {arm: values[:, -1].mean() for arm, values in arms.accuracies(cosine_replay.digits(), 50, True, 1.0).items()}
+    assert back["remembered"] > max(back["added"], back["shrunk"]) + 0.25
+
+
+@javascript.NEEDED
+@pytest.mark.parametrize(("n_tasks", "returns"), [(5, False), (10, True), (50, True)])
+def test_the_twin_of_the_four_ways_in_javascript_agrees(n_tasks: int, returns: bool) -> None:
+    budgets = [0.3, 1.0, 8.0, None]
+    case = (
+        f"const digits = openedDigits(fromPython.digits), stream = preparedStream(digits, {n_tasks}, {json.dumps(returns)});"
+        "const found = fromPython.budgets.map((e) => armAccuracies(digits, stream, e ?? Infinity));"
+        "console.log(JSON.stringify([found, stream.points,"
+        " [0, 1, 4].map((s) => [0, 1, 2, 77].map((n) => [uniformAt(s, n), normalAt(s, n)]))]));"
+    )
+    sent = {"digits": cosine_replay.arms_document(), "budgets": budgets}
+    found, places, drawn = javascript.run(REPLAY, ARMS, case, sent=sent)
+    assert places == arms.points(n_tasks)
+    for (s, stream), (n, place) in product(enumerate((0, 1, 4)), enumerate((0, 1, 2, 77))):
+        assert drawn[s][n][0] == arms.uniform(stream, 78)[place]
+        assert drawn[s][n][1] == pytest.approx(arms.normals(stream, 78)[place], rel=1e-12)
+    for budget, by_arm in zip(budgets, found, strict=True):
+        expected = arms.accuracies(cosine_replay.digits(), n_tasks, returns, math.inf if budget is None else budget)
+        for arm in arms.ARMS:
+            np.testing.assert_allclose(by_arm[arm], expected[arm], atol=1e-12)
+
+
+@javascript.NEEDED
+def test_a_stream_that_forgets_agrees_with_its_twin_in_javascript() -> None:
+    cases = [(decay, epsilon) for decay in (0.5, 0.85, 1.0) for epsilon in (0.5, 2.0, None)]
+    case = (
+        "const digits = openedDigits(fromPython.digits), stream = preparedStream(digits, LASTING, false);"
+        "const found = fromPython.cases.map(([decay, e]) => forgetting(digits, stream, decay, e ?? Infinity));"
+        "console.log(JSON.stringify(found.map((one) => Object.values(one).map(({ old, newcomer }) => [old, newcomer]))));"
+    )
+    sent = {"digits": cosine_replay.arms_document(), "cases": cases}
+    for found, (decay, epsilon) in zip(javascript.run(REPLAY, ARMS, case, sent=sent), cases, strict=True):
+        expected = arms.forgetting(cosine_replay.digits(), decay, math.inf if epsilon is None else epsilon)
+        for (old, newcomer), (right, told) in zip(found, expected.values(), strict=True):
+            assert old == pytest.approx(right, abs=1e-9)
+            assert newcomer == pytest.approx(told, rel=1e-4) if epsilon else newcomer is None
+
+
+def test_what_forgets_tells_newcomers_less_and_knows_less_of_old_digits() -> None:
+    """Both fall together, and fresh noise always hides a person of the first task better from who comes late."""
+    kept = [arms.forgetting(cosine_replay.digits(), decay, 2.0) for decay in (1.0, 0.8, 0.6)]
+    for way in ("fresh", "remembered"):
+        right, told = zip(*(one[way] for one in kept), strict=True)
+        assert right[0] > right[2] + 0.1
+        assert list(told) == sorted(told, reverse=True)
+        assert told[2] < told[0] / 3
+        assert told[0] < 2.0
+    assert all(one["fresh"][1] < one["remembered"][1] for one in kept)
+
+
+def test_the_document_holds_the_digits_and_is_small() -> None:
+    assert len(json.dumps(cosine_replay.arms_document())) < 200_000
+    rows = unit_rows(cosine_replay.digits().rows)
+    assert np.linalg.norm(rows, axis=1) == pytest.approx(1, abs=1e-6)
+    assert np.bincount(cosine_replay.digits().test_labels).tolist() == [20] * 10
