@@ -29,7 +29,7 @@ from dpcl_core.data import dataset
 from dpcl_core.methods.common.method import of_spec
 from dpcl_core.methods.lifelong import claim, l2dp_ml
 from dpcl_core.privacy.audit_bounds import Audited
-from dpcl_core.privacy.noise import Noise, ReleaseNoise
+from dpcl_core.privacy.noise import Noise
 from dpcl_core.spec import RunSpec
 
 Keep = Callable[[Floats], Floats]
@@ -253,9 +253,7 @@ class Setting:
 
 def audited(setting: Setting, attack: str, trials: int, delta: float) -> Audited:
     """The result of one of the `ATTACKS` on this noise, from `trials` releases a side (at most the attack's `most`)."""
-    chosen = ATTACKS[attack]
-    guesses = chosen.play(setting, ReleaseNoise(), chosen.n_releases(trials))
-    return chosen.result(guesses, setting.epsilon, delta)
+    return ATTACKS[attack].audited(setting, setting.epsilon, trials, delta)
 
 
 def setting(spec: RunSpec, epsilon: float) -> Setting:

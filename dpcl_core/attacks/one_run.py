@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
 
 import numpy as np
@@ -26,7 +26,7 @@ from dpcl_core.errors import BadInput
 from dpcl_core.methods.common.method import PublicContext
 from dpcl_core.privacy import audit_bounds, gaussian
 from dpcl_core.privacy.audit_bounds import Area, Audited, Bound, Coins
-from dpcl_core.scenarios.stream import Examples, Task
+from dpcl_core.scenarios.stream import Examples
 from dpcl_core.spec import RunSpec
 
 FIRST = "first"  # name of the first task: a language model reads it in its prompts
@@ -157,20 +157,12 @@ def one_step_game(
 
     They are in the first task, or in every task where people recur: one coin decides about all that there is of a person.
     """
-    n, takes_part = len(own), partial(play.coins, n=len(own))
-    all_examples = Examples(np.concatenate([own.inputs, others.inputs]), np.concatenate([own.labels, others.labels]))
-
-    def tasks(seed: int, side: bool) -> Sequence[Task]:
-        present = takes_part(seed) == side
-        included = np.arange(n) + n * ~present if spec.privacy.adjacency == "replace" else np.flatnonzero(present)
-        train, nothing = all_examples.take(included), all_examples.take(included[:0])
-        names = [FIRST, *(f"{task + 1}" for task in range(1, known.n_tasks))]
-        where = [train if task == 0 or known.recurrence == "every" else nothing for task in range(known.n_tasks)]
-        return [Task(task, name, where[task], nothing, known.public) for task, name in enumerate(names)]
-
+    takes_part = partial(play.coins, n=len(own))
+    names = [FIRST, *(f"{task + 1}" for task in range(1, known.n_tasks))]
     return Game(
-        spec, known, tasks, score, f"{HOW} ({attack})", _KNOWLEDGE, takes_part=takes_part, start=START, planted=planted
-    )
+        spec, known, play.many_persons(spec, known, own, others, takes_part, names=names), score,
+        f"{HOW} ({attack})", _KNOWLEDGE, takes_part=takes_part, start=START, planted=planted,
+    )  # fmt: skip
 
 
 def step_noise(spec: RunSpec, epsilon: float) -> float:

@@ -111,7 +111,6 @@ def test_the_fault_that_is_named_is_caught_nine_times_in_ten() -> None:
     n, caught = 4000, 0
     honest = Area(float(norm.cdf(MU / math.sqrt(2))), 0.0, n)
     factor = detectable(honest, 1.0, DELTA, 0.975)
-    assert factor is not None
     assert 0.6 < factor < 0.9
     for k in range(200):
         one, other = ideal(np.random.default_rng([5, k]), n, MU / factor)

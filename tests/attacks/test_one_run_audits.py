@@ -55,7 +55,6 @@ def test_a_method_that_keeps_its_word_is_rarely_called_wrong_and_one_with_half_t
     """200 nulls with fixed seeds at the level of 5 %: at most 18 alarms; what `detects` names is caught in most of 50."""
     found = [judged(seed) for seed in range(200)]
     assert sum(one.exceeds for one in found) <= 18
-    assert found[0].detects is not None
     factor = float(found[0].detects.removeprefix("noise × "))
     assert 0.1 < factor < 1.0
     broken = [judged(seed, factor) for seed in range(50)]

@@ -22,7 +22,6 @@ def spec(params: EnsembleParams, **privacy: object) -> RunSpec:
 
 
 def noise_multiplier(of: RunSpec, epsilon: float) -> float:
-    assert isinstance(of.params, EnsembleParams)
     return dpsgd.noise_multiplier(of, of.params.sample_rate, of.params.n_steps, epsilon)
 
 

@@ -122,7 +122,5 @@ def test_the_mean_right_after_learning_is_aa_less_its_share_of_bwt() -> None:
     for n in (2, 4, 7):
         matrix = [tuple(random.random(k + 2).tolist()) for k in range(n)]
         said = metrics.summary(matrix)
-        assert said["AA"] is not None
-        assert said["BWT"] is not None
         diagonal = np.mean([row[k] for k, row in enumerate(matrix)])
         assert said["AA"] - said["BWT"] * (n - 1) / n == pytest.approx(diagonal, abs=1e-12)
