@@ -82,8 +82,7 @@ def join_texts(parts: Sequence[TrainingInputs]) -> TrainingInputs:
     import torch
 
     width = max(part.texts.ids.shape[1] for part in parts)
-    widened = ((np.pad(plane, ((0, 0), (0, width - plane.shape[1]))) for plane in part.texts.planes) for part in parts)
-    prompted = Prompted(*(np.concatenate(of_plane) for of_plane in zip(*widened, strict=True)))
+    prompted = Prompted(*map(np.concatenate, zip(*(part.texts.resized(width).planes for part in parts), strict=True)))
     copies = [part.copies for part in parts if part.copies is not None]
     return TrainingInputs(prompted, torch.cat(copies) if copies else None)
 

@@ -16,8 +16,8 @@ from dpcl_core.data.texts import Texts
 from dpcl_core.errors import BadInput
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.method import PublicSizes
-from dpcl_core.methods.language import baseline, pecl
-from dpcl_core.methods.language.baseline import BaselineParams, check_baseline
+from dpcl_core.methods.language import pecl
+from dpcl_core.methods.language.baseline import BaselineParams, Noises, Plan, check_baseline
 from dpcl_core.methods.language.er import ErParams
 from dpcl_core.methods.language.ewc import EwcParams
 from dpcl_core.methods.language.gem import GemParams
@@ -38,7 +38,7 @@ DELTA = 1e-6
 ALL = (BaselineParams(), ErParams(), EwcParams(), GemParams(), OloraParams(), MtlParams())
 FACTS = PublicSizes(n_people=18_000, n_tasks=6, n_classes=30)  # 3,000 texts in each of six tasks
 EVERY = PublicSizes(n_people=3_000, n_tasks=6, n_classes=30, recurrence="every")
-PRIVACY = PrivacySpec(epsilons=(1.0, 8.0), delta=DELTA)
+PRIVACY, REPLACED = PrivacySpec(epsilons=(1.0, 8.0), delta=DELTA), PrivacySpec(delta=DELTA, adjacency="replace")
 SMALL = PublicSizes(n_people=750, n_tasks=3, n_classes=9)
 SEQFT = BaselineParams(budget="per-task")
 EVERYONE = PublicSizes(n_people=24, n_tasks=3, n_classes=4, recurrence="every")
@@ -46,16 +46,15 @@ EVERYONE = PublicSizes(n_people=24, n_tasks=3, n_classes=4, recurrence="every")
 
 def total(params: BaselineParams, multiplier: float, facts: PublicSizes = FACTS) -> float:
     """Epsilon of the whole stream with one multiplier for everything."""
-    plan = baseline.plan_of(params, PRIVACY, facts)
-    return baseline.ledger(params, plan, baseline.Noises(multiplier, multiplier)).epsilon()
+    return Plan(params, PRIVACY, facts).ledger(Noises(multiplier, multiplier)).epsilon()
 
 
 @pytest.mark.parametrize(("epsilon", "multiplier"), [(1.0, 1.136), (8.0, 0.550)])
 def test_the_noise_of_one_task(epsilon: float, multiplier: float) -> None:
     """Check 17: 3,000 texts, batches of 32, 282 steps."""
-    plan = baseline.plan_of(SEQFT, PRIVACY, FACTS)
+    plan = Plan(SEQFT, PRIVACY, FACTS)
     assert plan.n_steps == 282
-    assert baseline.noises(SEQFT, plan, epsilon).steps == pytest.approx(multiplier, abs=0.01)
+    assert plan.noises(epsilon).steps == pytest.approx(multiplier, abs=0.01)
 
 
 @pytest.mark.parametrize(
@@ -87,11 +86,10 @@ def test_references_of_gem_are_plain_gaussians_in_sequence() -> None:
     ("share", "epsilon", "multiplier"), quick(1, [(0.1, 1.0, 9.305), (0.1, 8.0, 1.624), (0.05, 8.0, 2.960)])
 )
 def test_noise_with_which_replay_stays_within_the_total(share: float, epsilon: float, multiplier: float) -> None:
-    params = ErParams(buffer_share=share)
-    plan = baseline.plan_of(params, PRIVACY, FACTS)
-    found = baseline.noises(params, plan, epsilon)
+    plan = Plan(ErParams(buffer_share=share), PRIVACY, FACTS)
+    found = plan.noises(epsilon)
     assert found.steps == pytest.approx(multiplier, abs=0.01)
-    assert baseline.ledger(params, plan, found).epsilon() <= epsilon
+    assert plan.ledger(found).epsilon() <= epsilon
 
 
 @pytest.mark.parametrize(
@@ -102,45 +100,42 @@ def test_noise_with_which_replay_stays_within_the_total(share: float, epsilon: f
     ]),
 )
 def test_a_budget_for_the_total_is_kept_and_used_up(params: BaselineParams, facts: PublicSizes) -> None:
-    plan = baseline.plan_of(params, PRIVACY, facts)
-    found = baseline.ledger(params, plan, baseline.noises(params, plan, 8.0))
+    plan = Plan(params, PRIVACY, facts)
+    found = plan.ledger(plan.noises(8.0))
     assert 7.9 < found.epsilon() <= 8.0
     assert found.epsilon() == max(found.by_people().values())  # nobody pays more than those it was searched for
 
 
 @pytest.mark.parametrize("params", [ErParams(budget="per-task"), GemParams(budget="per-task")])
 def test_a_budget_for_each_task_shows_a_larger_total(params: BaselineParams) -> None:
-    plan = baseline.plan_of(params, PRIVACY, SMALL)
-    found = baseline.noises(params, plan, 8.0)
-    assert found.steps == baseline.noises(SEQFT, plan, 8.0).steps
-    assert baseline.ledger(params, plan, found).epsilon() > 16.0
+    plan = Plan(params, PRIVACY, SMALL)
+    found = plan.noises(8.0)
+    assert found.steps == plan.noises(8.0).steps
+    assert plan.ledger(found).epsilon() > 16.0
 
 
 def test_replay_and_own_texts_share_one_noise() -> None:
     """Someone in every task has a text of each in one sum: that costs more than two sums with a noise each."""
     params = ErParams(buffer_share=1.0, replay_size=100, batch_size=100)
-    plan = baseline.plan_of(params, PRIVACY, PublicSizes(100, 2, 4, "every"))
-    found = baseline.ledger(params, plan, baseline.Noises(30.0))
+    found = Plan(params, PRIVACY, PublicSizes(100, 2, 4, "every")).ledger(Noises(30.0))
     # three steps of the first task with one text, three of the second with two texts, none of them drawn by lot
     assert found.epsilon() == pytest.approx(gaussian.epsilon(30 / math.sqrt(3 * 1 + 3 * 4), DELTA), rel=1e-3)
 
 
 def test_a_task_charges_those_whose_texts_it_reads() -> None:
-    plan = baseline.plan_of(GemParams(), PRIVACY, FACTS)
-    assert [charge.people_of for charge in GemParams().charges(plan, baseline.Noises(1.0, 1.0), 2)] == [(2,), (0,), (1,)]
-    replay = ErParams().charges(baseline.plan_of(ErParams(), PRIVACY, FACTS), baseline.Noises(1.0), 2)
-    assert [charge.people_of for charge in replay] == [(0, 1, 2)]
-    last = EwcParams().charges(baseline.plan_of(EwcParams(), PRIVACY, FACTS), baseline.Noises(1.0), 5)
-    assert len(last) == 1  # nothing comes after the last task: what held it would be measured for nothing
-    joint = baseline.plan_of(MtlParams(), PRIVACY, FACTS)
-    assert [MtlParams().charges(joint, baseline.Noises(1.0), task) for task in range(5)] == [[]] * 5
-    assert MtlParams().charges(joint, baseline.Noises(1.0), 5)[0].people_of == (0, 1, 2, 3, 4, 5)
+    def people_of(params: BaselineParams, task: int) -> list[tuple[int, ...]]:
+        return [charge.people_of for charge in params.charges(Plan(params, PRIVACY, FACTS), Noises(1.0, 1.0), task)]
+
+    assert people_of(GemParams(), 2) == [(2,), (0,), (1,)]
+    assert people_of(ErParams(), 2) == [(0, 1, 2)]
+    assert len(people_of(EwcParams(), 5)) == 1  # nothing comes after it: what held it would be measured for nothing
+    assert [people_of(MtlParams(), task) for task in range(6)] == [*[[]] * 5, [(0, 1, 2, 3, 4, 5)]]
 
 
 @pytest.mark.parametrize("params", ALL)
 def test_without_noise_there_is_no_bound(params: BaselineParams) -> None:
-    plan = baseline.plan_of(params, PRIVACY, FACTS)
-    found = baseline.ledger(params, plan, baseline.noises(params, plan, math.inf))
+    plan = Plan(params, PRIVACY, FACTS)
+    found = plan.ledger(plan.noises(math.inf))
     assert found.epsilon() == math.inf
     assert {type(entry.event) for entry in found.entries} == {dp.NonPrivateDpEvent}
 
@@ -148,39 +143,32 @@ def test_without_noise_there_is_no_bound(params: BaselineParams) -> None:
 @pytest.mark.parametrize("facts", [FACTS, EVERY], ids=["once", "every"])
 @pytest.mark.parametrize("label_share", [0.0, 0.25])
 def test_noisy_copies_of_texts_stay_within_the_total(facts: PublicSizes, label_share: float) -> None:
-    params = BaselineParams(mechanism="fn", label_share=label_share)
-    plan = baseline.plan_of(params, PrivacySpec(delta=DELTA, adjacency="replace"), facts)
+    plan = Plan(BaselineParams(mechanism="fn", label_share=label_share), REPLACED, facts)
     for epsilon in (1.0, 8.0):
-        found = baseline.copies_ledger(params, plan, baseline.copy_noise(params, plan, epsilon)).epsilon()
+        found = plan.copies_ledger(plan.copy_noise(epsilon)).epsilon()
         assert found <= epsilon * (1 + 1e-6)
         assert label_share or found > 0.999 * epsilon
 
 
 def test_the_noise_of_copies_is_that_of_all_tokens_of_a_text() -> None:
     """Sixty-four tokens: sigma over the clip 67.6 for 1, 10.45 for 8; for one token 8.449 and 1.306."""
-    privacy = PrivacySpec(delta=DELTA, adjacency="replace")
     for per, one, eight in (("text", 67.6, 10.45), ("token", 8.449, 1.306)):
-        params = BaselineParams(mechanism="fn", budget_per=per)
-        plan = baseline.plan_of(params, privacy, FACTS)
-        ratios = [baseline.copy_noise(params, plan, epsilon).ratio for epsilon in (1.0, 8.0)]
+        plan = Plan(BaselineParams(mechanism="fn", budget_per=per), REPLACED, FACTS)
+        ratios = [plan.copy_noise(epsilon).ratio for epsilon in (1.0, 8.0)]
         assert ratios == [pytest.approx(one, rel=2e-3), pytest.approx(eight, rel=2e-3)]
-    per_token = baseline.copies_ledger(params, plan, baseline.copy_noise(params, plan, 1.0))
+    per_token = plan.copies_ledger(plan.copy_noise(1.0))
     assert per_token.epsilon() > 8.0  # a whole text costs far more than one of its tokens
 
 
 def test_what_the_form_says() -> None:
-    gem = GemParams(budget="per-task")
-    said = baseline.sentence(gem, baseline.plan_of(gem, PRIVACY, FACTS), 1.0)
+    said = Plan(GemParams(budget="per-task"), PRIVACY, FACTS).sentence(1.0)
     assert re.findall(r"[\d.]+\d", said) == ["1.1364", "703"]
-    params = BaselineParams(mechanism="fn")
-    plan = baseline.plan_of(params, PrivacySpec(delta=DELTA, adjacency="replace"), FACTS)
-    assert baseline.sentence(params, plan, 1.0).endswith("ε 1 for a text of 64 tokens.")
+    assert Plan(BaselineParams(mechanism="fn"), REPLACED, FACTS).sentence(1.0).endswith("ε 1 for a text of 64 tokens.")
 
 
 def test_accounting_under_replace_costs_more() -> None:
-    params, privacy = ErParams(), PrivacySpec(delta=DELTA, adjacency="replace")
-    found = baseline.ledger(params, baseline.plan_of(params, privacy, SMALL), baseline.Noises(4.0))
-    assert found.epsilon() > total(params, 4.0, SMALL)
+    found = Plan(ErParams(), REPLACED, SMALL).ledger(Noises(4.0))
+    assert found.epsilon() > total(ErParams(), 4.0, SMALL)
     assert found.if_in_every_task() > found.epsilon()
 
 

@@ -18,9 +18,9 @@ from dpcl_core.events import Progress, of_kind
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.dpsgd import ROUNDING, Schedule
 from dpcl_core.methods.common.method import PublicContext, PublicSizes
-from dpcl_core.methods.language import baseline, gem, public_text
+from dpcl_core.methods.language import gem, public_text
 from dpcl_core.methods.language.adapted_model import TrainingInputs, join_texts
-from dpcl_core.methods.language.baseline import Baseline
+from dpcl_core.methods.language.baseline import Baseline, Plan
 from dpcl_core.methods.language.er import Er
 from dpcl_core.methods.language.gem import Gem
 from dpcl_core.methods.language.gradients import Gradients, batch_of
@@ -92,8 +92,8 @@ def weights(learner: LazyLearner) -> Tensor:
     return tiny.weights(learner._model.net)
 
 
-def plan_of(asked: RunSpec, n_tasks: int = N_TASKS) -> baseline.Plan:
-    return baseline.plan_of(asked.params, asked.privacy, PublicSizes(N * n_tasks, n_tasks, len(CLASSES)))
+def plan_of(asked: RunSpec, n_tasks: int = N_TASKS) -> Plan:
+    return Plan(asked.params, asked.privacy, PublicSizes(N * n_tasks, n_tasks, len(CLASSES)))
 
 
 def book(adjacency: str = "add-remove") -> Ledger:
@@ -125,9 +125,8 @@ def test_a_task_is_learned_and_the_same_seed_gives_the_same_model(name: str) -> 
 @pytest.mark.parametrize("epsilon", quick(1, [8.0, math.inf]))
 @pytest.mark.parametrize("name", quick(2, NAMES))
 def test_the_ledger_holds_what_was_said_beforehand(name: str, epsilon: float) -> None:
-    (_, ledger), asked = trained(name, epsilon), spec(name, epsilon)
-    plan = plan_of(asked)
-    expected = baseline.ledger(asked.params, plan, baseline.noises(asked.params, plan, epsilon))
+    (_, ledger), plan = trained(name, epsilon), plan_of(spec(name, epsilon))
+    expected = plan.ledger(plan.noises(epsilon))
     assert ledger.entries == expected.entries
     assert ledger.epsilon() <= epsilon
 
@@ -236,7 +235,7 @@ def test_what_gem_turns_by_has_the_noise_that_is_charged_for_it(monkeypatch: pyt
     asked = spec("lm-gem", 8.0, epochs=4)
     model = Gem(asked, Cell(8.0, 0), known(2))
     through(model, *(replace(one, train=one.train.take(np.zeros(0, np.int64))) for one in (task(0), task(1))))
-    multiplier = baseline.noises(asked.params, plan_of(asked, 2), 8.0).references
+    multiplier = plan_of(asked, 2).noises(8.0).references
     std = multiplier * asked.params.clip_norm * (1 + ROUNDING) / asked.params.kept(N)
     everything = torch.cat(drawn).double()
     statistic = float(everything.square().sum()) / std**2
