@@ -171,10 +171,11 @@ class AdaptedModel:
         self._refuse_length(task)
         if self.forks is None or task.name in self.forks:
             return
-        self.forks.add(task.name, self._names(task))
-        inputs = public_text.sentences(self.spec.data.backbone, self.params.length)
-        passing = [self.prompted(inputs, np.full(len(inputs), label), task.name) for label in self.forks.covering(task.name)]
-        evaluation.set_priors(self.net, passing, self.forks, self.context.device)
+        inputs, classes = public_text.sentences(self.spec.data.backbone, self.params.length), self.context.classes
+        evaluation.add_forks(
+            self.forks, self.net, self._tokenizer, self.space(task), classes, task.name, self.params.loss, inputs,
+            self.context.device,
+        )  # fmt: skip
 
     def answers_of(self, task: Task) -> list[Answer]:
         """Tokens and forks of the answer for each of the task's labels."""
