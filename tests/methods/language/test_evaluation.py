@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from dpcl_core.data.texts import Canary
 from dpcl_core.methods.language import evaluation, public_text
@@ -20,83 +21,66 @@ from tests.support.tiers import quick
 NAME = "pets"
 
 
-def likelihood_one_by_one(net: tiny.Adapted, string: str, answer: list[int], length: int) -> float:
-    """Of one answer behind one prompt, without padding, cache, or anything shared."""
-    letters = tiny.Letters()
-    ids = [letters.bos, *letters.encode(string)[0][:length], *letters.encode(template(NAME))[0]]
+LETTERS = tiny.Letters()
+
+
+def logits_one_by_one(net: tiny.Adapted, string: str, answer: list[int]) -> Tensor:
+    """From the last token of one prompt on, without padding, cache, or anything shared."""
+    ids = [LETTERS.bos, *LETTERS.encode(string)[0][:16], *LETTERS.encode(template(NAME))[0]]
     with torch.no_grad():
-        logits = net.model(input_ids=torch.tensor([ids + answer])).logits[0].log_softmax(-1)
-    return sum(float(logits[len(ids) - 1 + k, token]) for k, token in enumerate(answer))
+        return net.model(input_ids=torch.tensor([ids + answer])).logits[0, len(ids) - 1 :]
+
+
+def scored(net: tiny.Adapted, strings: Sequence[str], labels: Sequence[int], rule: str = "whole") -> NDArray[np.float32]:
+    return evaluation.label_scores(net, LETTERS, tiny.encoded(strings), labels, tiny.CLASSES, NAME, rule, device="cpu")
 
 
 @pytest.mark.parametrize("rows", [512, 4])
 def test_ranking_equals_reading_every_pair_alone(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(evaluation, "_ROWS", rows)
-    net, inputs = tiny.adapted(), tiny.encoded(tiny.STRINGS)
-    found = evaluation.label_scores(net, tiny.Letters(), inputs, (0, 2), tiny.CLASSES, NAME, device="cpu")
+    net = tiny.adapted()
+    found = scored(net, tiny.STRINGS, (0, 2))
     assert np.isneginf(found[:, 1]).all()  # not in the task's list
     for label in (0, 2):
-        answer = answer_ids(tiny.Letters(), tiny.CLASSES[label])
-        expected = [likelihood_one_by_one(net, string, answer, 16) for string in tiny.STRINGS]
+        answer = answer_ids(LETTERS, tiny.CLASSES[label])
+        logits = [logits_one_by_one(net, string, answer).log_softmax(-1) for string in tiny.STRINGS]
+        expected = [sum(float(own[k, token]) for k, token in enumerate(answer)) for own in logits]
         np.testing.assert_allclose(found[:, label], expected, rtol=0, atol=1e-4)
 
 
 def test_no_texts_and_no_labels() -> None:
-    net = tiny.adapted()
-    assert evaluation.label_scores(net, tiny.Letters(), tiny.encoded(()), (0,), tiny.CLASSES, NAME, device="cpu").shape == (
-        0, 3
-    )
-    none = evaluation.label_scores(net, tiny.Letters(), tiny.encoded(("x",)), (), tiny.CLASSES, NAME, device="cpu")
-    assert np.isneginf(none).all()
+    assert scored(tiny.adapted(), (), (0,)).shape == (0, 3)
+    assert np.isneginf(scored(tiny.adapted(), ("x",), ())).all()
 
 
 def greedy_one_by_one(net: tiny.Adapted, string: str, most: int) -> list[int]:
-    letters = tiny.Letters()
-    ids = [letters.bos, *letters.encode(string)[0][:16], *letters.encode(template(NAME))[0]]
     written: list[int] = []
     for _ in range(most):
-        with torch.no_grad():
-            written.append(int(net.model(input_ids=torch.tensor([ids + written])).logits[0, -1].argmax()))
+        written.append(int(logits_one_by_one(net, string, written)[-1].argmax()))
     return written
 
 
-def test_writing_equals_a_loop_without_memory() -> None:
-    net = tiny.adapted(seed=3)
-    letters, inputs = tiny.Letters(), tiny.encoded(tiny.STRINGS)
-    texts = prompted(letters, inputs, None, tiny.CLASSES, NAME)  # type: ignore[arg-type]
-    batch = evaluation.batch_of(texts, np.arange(len(texts)), "cpu")
-    found: list[list[int]] = []
-
-    def note(tokenizer: object, ids: list[int]) -> str:
-        found.append(ids)
-        return ""
-
-    patched = pytest.MonkeyPatch()
-    patched.setattr(evaluation, "_text", note)
-    evaluation._greedy(net, batch, letters, 6)  # type: ignore[arg-type]
-    patched.undo()
+def test_writing_equals_a_loop_without_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    net, texts = tiny.adapted(seed=3), prompted(LETTERS, tiny.encoded(tiny.STRINGS), None, tiny.CLASSES, NAME)
+    monkeypatch.setattr(evaluation, "_text", lambda tokenizer, ids: ids)
+    found = evaluation._greedy(net, evaluation.batch_of(texts, tiny.ALL, "cpu"), LETTERS, 6)
     assert found == [greedy_one_by_one(net, string, 6) for string in tiny.STRINGS]
     assert len({tuple(ids) for ids in found}) > 1  # the texts matter
 
 
 def test_only_a_whole_name_that_ends_is_an_answer() -> None:
-    letters = tiny.Letters()
-    good = letters.encode(" good")[0]
-    assert evaluation._text(letters, [*good, letters.eos, 5]) == "good"  # type: ignore[arg-type]
-    assert evaluation._text(letters, good) == ""  # type: ignore[arg-type]
-    assert evaluation._text(letters, [letters.eos]) == ""  # type: ignore[arg-type]
+    good = LETTERS.encode(" good")[0]
+    assert evaluation._text(LETTERS, [*good, LETTERS.eos, 5]) == "good"
+    assert evaluation._text(LETTERS, good) == ""
+    assert evaluation._text(LETTERS, [LETTERS.eos]) == ""
 
 
 def test_a_written_name_is_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     written = ["good", "bad", "nothing of the kind", "worse"]
     monkeypatch.setattr(evaluation, "_greedy", lambda net, batch, *rest: [written[row] for row in batch.rows])
-    inputs = tiny.encoded(tiny.STRINGS[:4])
-    found = evaluation.label_scores(
-        tiny.adapted(), tiny.Letters(), inputs, (0, 1), tiny.CLASSES, NAME, "generate", device="cpu"
-    )
     expected = np.full((4, 3), -np.inf)
     expected[0, 1] = expected[1, 0] = 0  # "worse" is no label of this task
-    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(scored(tiny.adapted(), tiny.STRINGS[:4], (0, 1), "generate"), expected)
 
 
 # Exposure against its definition: closed forms, ties, both ends, references instead of all values, and what it proves.
@@ -194,10 +178,10 @@ def test_what_fifteen_codes_can_prove() -> None:
     """The docstring's numbers: three lists a level share the error probability, and a fifth of the values is left out."""
     rate = (0.05 / 3) ** (1 / 15)
     exact = math.log(rate / (1 - rate) * (0.8 * N - 1))
-    once = epsilon_at_least([at(1, 1)] * 15, PrivacySpec(epsilons=(1.0,), delta=1e-9, adjacency="replace"))
+    budgets = [PrivacySpec(delta=1e-9, adjacency=one) for one in ("replace", "add-remove")]
+    once, both = (epsilon_at_least([at(1, 1)] * 15, one) for one in budgets)
     assert once == pytest.approx(exact, abs=0.01)
     assert 10.1 < once < 10.2
-    both = epsilon_at_least([at(1, 1)] * 15, PrivacySpec(epsilons=(1.0,), delta=1e-9, adjacency="add-remove"))
     assert both == pytest.approx(exact / 2, abs=0.01)
     assert epsilon_at_least([at(1, 16)] * 15, REPLACE) < exact / 16
     assert epsilon_at_least([at(60, 1)] * 15, REPLACE) > 2  # not the likeliest, but in the first hundred
@@ -253,19 +237,17 @@ def plainly(network: torch.nn.Module, tokenizer: tiny.Letters, codes: Sequence[s
 def test_the_tree_of_codes_equals_reading_each(code: str, at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whole, a few beginnings after the other, without any, and the longest that are read so (a thousand of its codes)."""
     monkeypatch.setattr(evaluation, "_BRANCHES", at_once)
-    network, canary = tiny.frozen(), Canary(PREFIX, code, 1, "")
-    ids, start = evaluation._continued(tiny.Letters(), PREFIX, canary.code)  # type: ignore[arg-type]
-    digits = evaluation._digits(tiny.Letters(), canary)  # type: ignore[arg-type]
-    n_codes = 10 ** len(code)
+    network, canary, n_codes = tiny.frozen(), Canary(PREFIX, code, 1, ""), 10 ** len(code)
+    ids, start = evaluation._continued(LETTERS, PREFIX, canary.code)
     with torch.no_grad():
-        found = evaluation._all_codes(network, [0, *ids[:start]], digits, len(code))
+        found = evaluation._all_codes(network, [0, *ids[:start]], evaluation._digits(LETTERS, canary), len(code))
     assert found.shape == (n_codes,)
     some = np.unique(np.linspace(0, n_codes - 1, 1000).astype(int))
-    plain = plainly(network, tiny.Letters(), [f"{number:0{len(code)}d}" for number in some])
+    plain = plainly(network, LETTERS, [f"{number:0{len(code)}d}" for number in some])
     assert found[some] == pytest.approx(plain, abs=2e-4)
-    (one,) = evaluation.ranks(network, tiny.Letters(), [canary])  # type: ignore[arg-type]
+    (one,) = evaluation.ranks(network, LETTERS, [canary])
     assert (one.n_ranked, one.n_values, one.repetitions) == (n_codes, n_codes, 1)
-    assert abs(one.rank - (1 + (found > plainly(network, tiny.Letters(), [code])[0]).sum())) <= 2  # rounding may swap
+    assert abs(one.rank - (1 + (found > plainly(network, LETTERS, [code])[0]).sum())) <= 2  # rounding may swap
 
 
 class Forgetful(torch.nn.Module):
@@ -279,46 +261,43 @@ class Forgetful(torch.nn.Module):
         return self.inner(**{name: value for name, value in given.items() if name != "past_key_values"})
 
 
-def test_codes_of_a_network_without_a_full_cache_are_ranked_among_references() -> None:
-    network, canary = Forgetful(tiny.frozen()).eval(), Canary(PREFIX, "4078", 1, "")
-    (found,) = evaluation.ranks(network, tiny.Letters(), [canary])  # type: ignore[arg-type]
-    assert (found.n_ranked, found.n_values) == (1001, 10**4)
-    plain = plainly(network, tiny.Letters(), [canary.code, *evaluation._references(canary)])
+def ranked_among_references(network: torch.nn.Module, tokenizer: tiny.Letters, code: str) -> list[str]:
+    """A thousand of them, as if each had been read alone."""
+    canary = Canary(PREFIX, code, 1, "")
+    (found,), others = evaluation.ranks(network, tokenizer, [canary]), evaluation._references(canary)
+    assert (found.n_ranked, found.n_values) == (1001, 10 ** len(code))
+    plain = plainly(network, tokenizer, [code, *others])
     assert abs(found.rank - (1 + (plain[1:] > plain[0]).sum())) <= 2
+    return others
+
+
+def test_codes_of_a_network_without_a_full_cache_are_ranked_among_references() -> None:
+    ranked_among_references(Forgetful(tiny.frozen()).eval(), LETTERS, "4078")
 
 
 def test_references_of_long_codes_equal_reading_each() -> None:
-    network, canary = tiny.frozen(), Canary(PREFIX, "4071234", 0, "")
-    (found,) = evaluation.ranks(network, tiny.Letters(), [canary])  # type: ignore[arg-type]
-    assert (found.n_ranked, found.n_values) == (1001, 10**7)
-    others = evaluation._references(canary)
+    others = ranked_among_references(tiny.frozen(), LETTERS, "4071234")
     assert len(set(others)) == 1000
-    assert canary.code not in others
+    assert "4071234" not in others
     assert {len(code) for code in others} == {7}
-    plain = plainly(network, tiny.Letters(), [canary.code, *others])
-    assert abs(found.rank - (1 + (plain[1:] > plain[0]).sum())) <= 2
 
 
 def test_codes_whose_digits_share_tokens_are_ranked_among_references() -> None:
-    network, canary = tiny.frozen(size=Pairs.size), Canary(PREFIX, "40711", 1, "")
-    assert evaluation._digits(Pairs(), canary) is None  # type: ignore[arg-type]
-    (found,) = evaluation.ranks(network, Pairs(), [canary])  # type: ignore[arg-type]
-    assert (found.n_ranked, found.n_values) == (1001, 10**5)
-    plain = plainly(network, Pairs(), [canary.code, *evaluation._references(canary)])
-    assert abs(found.rank - (1 + (plain[1:] > plain[0]).sum())) <= 2
+    assert evaluation._digits(Pairs(), Canary(PREFIX, "40711", 1, "")) is None
+    ranked_among_references(tiny.frozen(size=Pairs.size), Pairs(), "40711")
 
 
 def test_a_code_learned_by_heart_is_first_and_printed_and_another_is_not() -> None:
     network = tiny.frozen().requires_grad_(True)
     learned, control = Canary(PREFIX, "4071", 16, ""), Canary("the code of bob is ", "8203", 0, "")
-    ids = torch.tensor([[0, *tiny.Letters().encode(PREFIX + learned.code)[0]]])
+    ids = torch.tensor([[0, *LETTERS.encode(PREFIX + learned.code)[0]]])
     descent = torch.optim.Adam(network.parameters(), lr=3e-3)
     for _ in range(60):
         descent.zero_grad()
         network(input_ids=ids, labels=ids).loss.backward()
         descent.step()
     network.train()
-    rankings = evaluation.ranks(network, tiny.Letters(), [learned, control])  # type: ignore[arg-type]
+    rankings = evaluation.ranks(network, LETTERS, [learned, control])
     said = public_text.leaks(rankings, cell=Cell(1.0, 0), task=0, privacy=REPLACE)
     assert network.training  # left as it was found
     assert said.levels == (0, 16)
@@ -332,6 +311,6 @@ def test_a_model_that_is_not_a_number_tells_nothing() -> None:
     network = tiny.frozen()
     with torch.no_grad():
         network.get_parameter("transformer.wte.weight").fill_(math.nan)
-    (found,) = evaluation.ranks(network, tiny.Letters(), [Canary(PREFIX, "40", 1, "")])  # type: ignore[arg-type]
+    (found,) = evaluation.ranks(network, LETTERS, [Canary(PREFIX, "40", 1, "")])
     assert found.rank == 100
     assert not found.extracted
