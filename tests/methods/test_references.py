@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict, replace
 
 import numpy as np
@@ -26,12 +25,8 @@ pytestmark = pytest.mark.usefixtures("home")
 
 
 def spec(**changes: object) -> RunSpec:
-    raw: Mapping[str, object] = {
-        "method": "cosine",
-        "data": {"dataset": "ag_news", "backbone": "hashed-text"},
-        "scenario": {"kind": "split", "tasks": 1},
-    }
-    return checks.parse({**raw, **changes})
+    data = {"dataset": "ag_news", "backbone": "hashed-text"}
+    return checks.parse({"method": "cosine", "data": data, "scenario": {"kind": "split", "tasks": 1}, **changes})
 
 
 def stream(*groups: list[int], task_ids: bool = False) -> TaskStream:
@@ -110,10 +105,9 @@ def test_the_untrained_answers_are_the_frozen_models_whatever_another_learner_ha
     """A learner of its own answers: one that was trained meanwhile shares its frozen weights, not its adapters."""
     asked, tasks = pecl_small.spec(method, epsilon=float("inf"), learning_rate=0.05), pecl_small.stream()
     (cell,) = asked.cells()
-    before = methods.maker(method)(asked, [cell], pecl_small.known()).untrained(tasks[0])  # type: ignore[attr-defined]
+    before = methods.maker(method)(asked, [cell], pecl_small.known()).untrained(tasks[0])
     learner, *_ = pecl_small.trained(asked, tasks)
-    after = methods.maker(method)(asked, [cell], pecl_small.known()).untrained(tasks[0])  # type: ignore[attr-defined]
-    assert np.array_equal(before, after)
-    learned = learner.scores(0, tasks[0])["rank"][0]  # type: ignore[attr-defined]
+    assert np.array_equal(before, methods.maker(method)(asked, [cell], pecl_small.known()).untrained(tasks[0]))
+    learned = learner.scores(0, tasks[0])["rank"][0]
     assert not np.array_equal(before, learned), "nothing was learned, so the test shows nothing"
     assert np.isfinite(before[:, list(tasks[0].prior)]).all()
