@@ -81,11 +81,9 @@ def test_one_text_changes_the_sums_by_at_most_the_clipping_norm() -> None:
     net, loss = tiny.adapted(), task_loss("answer")
     found = Gradients(net, 0.2)
     whole = tiny.row(found.of(tiny.batch(), loss))
-    changes = [
-        float((whole - tiny.row(found.of(tiny.batch(np.delete(ALL, row)), loss))).norm()) for row in ALL
-    ]
-    assert max(changes) <= 0.2 + 1e-12
-    assert max(changes) > 0.2 - 1e-4  # reached: no looser bound holds
+    moves = [float((whole - tiny.row(found.of(tiny.batch(np.delete(ALL, row)), loss))).norm()) for row in ALL]
+    assert max(moves) <= 0.2 + 1e-12
+    assert max(moves) > 0.2 - 1e-4  # reached: no looser bound holds
 
 
 def test_a_text_adds_the_same_bits_whoever_is_beside_it() -> None:
@@ -185,9 +183,8 @@ def test_noisy_steps_over_a_base_in_half_follow_those_in_single_precision(dtype:
     plan = Schedule(sample_rate=0.5, n_steps=30, clip_norm=0.4, learning_rate=0.02, expected_batch=4.0)
     ends: list[Tensor] = []
     for net in (over(dtype), over(torch.float32)):
-        noise, batches = SeededNoise(Cell(1.0, 0), "x"), Batches(plan.sample_rate, 0, "y")
-        texts = tiny.texts()
-        assert len(list(private_steps(net, texts, plan, 0.3, batches, noise, task_loss("full"), device="cpu"))) == 30
+        noise, batches, loss = SeededNoise(Cell(1.0, 0), "x"), Batches(plan.sample_rate, 0, "y"), task_loss("full")
+        assert len(list(private_steps(net, tiny.texts(), plan, 0.3, batches, noise, loss, device="cpu"))) == 30
         ends.append(tiny.weights(net))
     assert ends[0].isfinite().all()
     assert 0 < float((ends[0] - ends[1]).norm()) < 0.3 * float(ends[1].norm())
@@ -196,13 +193,12 @@ def test_noisy_steps_over_a_base_in_half_follow_those_in_single_precision(dtype:
 def test_a_text_has_the_same_gradient_bits_beside_any_others_in_the_precision_that_this_processor_computes_in() -> None:
     """As wide as smollm2: kernels divide narrow and wide products among blocks differently."""
     dtype = half_precision("cpu") or torch.float32
-    net = Adapted(tiny.frozen(width=576, n_layer=1).to(dtype), 3, 6.0, 0)  # type: ignore[arg-type]
-    texts, sums = tiny.texts(), Gradients(net, 0.5)
+    sums = Gradients(Adapted(tiny.frozen(width=576, n_layer=1).to(dtype), 3, 6.0, 0), 0.5)
     together: dict[int, Tensor] = {}
-    for rows, gradients_of in sums.each(batch_of(texts, ALL, "cpu"), task_loss("full")):
+    for rows, gradients_of in sums.each(tiny.batch(), task_loss("full")):
         together |= dict(zip(rows.tolist(), gradients_of, strict=True))
     for place in ALL:
-        ((_, alone),) = sums.each(batch_of(texts, ALL[place : place + 1], "cpu"), task_loss("full"))
+        ((_, alone),) = sums.each(tiny.batch(ALL[place : place + 1]), task_loss("full"))
         assert alone.any()
         assert torch.equal(alone[0], together[int(place)])
 
@@ -237,11 +233,9 @@ def test_a_model_stored_in_float16_never_computes_in_it_and_its_logits_are_singl
 @pytest.mark.usefixtures("stored_in_half")
 def test_likelihoods_that_are_shown_come_from_single_precision(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(causal, "half_precision", lambda device: torch.bfloat16)
-    found = []
-    for single in (False, True):
+    for single, dtype in ((False, torch.bfloat16), (True, torch.float32)):
         causal._frozen.cache_clear()
-        found.append(next(causal.load("hf:some/model", single=single).parameters()).dtype)
-    assert found == [torch.bfloat16, torch.float32]
+        assert next(causal.load("hf:some/model", single=single).parameters()).dtype is dtype
 
 
 def test_a_model_on_the_processor_opens_no_card(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -412,35 +406,31 @@ def test_a_mean_score_outside_its_range_counts_as_its_end(score: float) -> None:
 
 def test_slope_of_the_penalty_pulls_back_and_leaves_omega_alone() -> None:
     net = tiny.adapted()
-    memory = Memory(net, 1.0, 10.0)
+    memory, parameters = Memory(net, 1.0, 10.0), list(net.trainable().values())
     memory.open(0.0)
     moved(net, 2)
     memory.remember([1.0, 1.0])
     moved(net, 3)
-    parameters = list(net.trainable().values())
-    slopes = torch.autograd.grad(memory.penalty(), parameters)
-    before = float(memory.penalty().detach())
+    before = memory.penalty()
+    slopes = torch.autograd.grad(before, parameters)
     with torch.no_grad():
         for parameter, slope in zip(parameters, slopes, strict=True):
             parameter -= 1e-4 * slope
-    assert float(memory.penalty().detach()) < before
+    assert memory.penalty().item() < before.item()
 
 
 def test_input_norms_are_means_over_tokens_whatever_the_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     net, texts = tiny.adapted(), tiny.texts()
     whole = input_norms(net, texts, "cpu")
     seen: dict[str, list[float]] = {name: [] for name in net.layers}
-    hooks = [
+    for name, layer in net.layers.items():
         layer.register_forward_hook(lambda layer, args, out, name=name: seen[name].extend(args[0][0].norm(dim=1).tolist()))
-        for name, layer in net.layers.items()
-    ]
     for row in range(len(texts)):
-        alone = batch_of(texts, np.array([row]), "cpu")
+        alone = tiny.batch(np.array([row]))
         with torch.no_grad():
             net(net.embed(alone.ids), alone.mask)
-    for hook in hooks:
-        hook.remove()
-    assert whole == pytest.approx([float(np.mean(norms)) for norms in seen.values()], rel=1e-9)
+    of_each = [float(np.mean(norms)) for norms in seen.values()]
+    assert whole == pytest.approx(of_each, rel=1e-9)
     monkeypatch.setattr("dpcl_core.methods.language.gradients.AT_ONCE", 3)
     assert input_norms(net, texts, "cpu") == pytest.approx(whole, rel=1e-12)
     assert input_norms(net, tiny.texts(strings=()), "cpu") == [0.0, 0.0]

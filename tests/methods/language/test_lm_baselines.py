@@ -32,6 +32,7 @@ from dpcl_core.scenarios.catalog import SourceIncremental
 from dpcl_core.scenarios.stream import Examples, Task
 from dpcl_core.spec import Cell, PrivacySpec, RunSpec, validated
 from tests.methods.language import tiny
+from tests.methods.training import public_context
 from tests.support.tiers import quick
 
 NAMES = ("lm-seqft", "lm-er", "lm-ewc", "lm-gem", "lm-olora", "lm-mtl")
@@ -63,10 +64,7 @@ def task(index: int, n: int = N) -> Task:
 
 
 def known(n_tasks: int = N_TASKS) -> PublicContext:
-    return PublicContext(
-        n_inputs=0, n_classes=len(CLASSES), public=tuple(range(len(CLASSES))), n_people=N * n_tasks, n_tasks=n_tasks,
-        classes=CLASSES,
-    )  # fmt: skip
+    return public_context(0, len(CLASSES), N * n_tasks, n_tasks, classes=CLASSES)
 
 
 def spec(name: str, epsilon: float, **params: object) -> RunSpec:

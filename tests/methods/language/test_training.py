@@ -65,8 +65,7 @@ def by_hand(multiplier: float, rows: list[list[int]], plan: Schedule = PLAN) -> 
         if multiplier > 0:
             std = multiplier * plan.clip_norm * (1 + ROUNDING) / plan.expected_batch
             mean = torch.from_numpy(noise.added(mean.numpy(), std))
-        pieces = mean.split([parameter.numel() for parameter in parameters])
-        for parameter, piece in zip(parameters, pieces, strict=True):
+        for parameter, piece in zip(parameters, mean.split([one.numel() for one in parameters]), strict=True):
             parameter.grad = piece.view_as(parameter)
         adam.step()
         cosine.step()
@@ -130,9 +129,8 @@ def test_plain_steps_make_whole_passes() -> None:
         seen.append((epoch, batch.rows.tolist()))
         return embeddings
 
-    plan, net = Schedule(1.0, 7, math.inf, 0.01, 3.0), tiny.adapted()
-    order = np.random.default_rng(0)
-    steps = plain_steps(net, tiny.texts(), plan, 3, order, task_loss("answer"), device="cpu", reading=reading)
+    plan, order, loss = Schedule(1.0, 7, math.inf, 0.01, 3.0), np.random.default_rng(0), task_loss("answer")
+    steps = plain_steps(tiny.adapted(), tiny.texts(), plan, 3, order, loss, device="cpu", reading=reading)
     assert list(steps) == list(range(1, 8))
     assert [epoch for epoch, _ in seen] == [0, 0, 0, 1, 1, 1, 2]
     assert [len(rows) for _, rows in seen] == [3, 3, 2, 3, 3, 2, 3]
@@ -162,7 +160,7 @@ def test_training_learns() -> None:
 
 
 CLASSES = ("very bad", "bad", "very good", "mixed")
-NAME = "pets"
+NAME, LETTERS = "pets", tiny.Letters()
 NAMES = [answer_ids(tiny.Letters(), name) for name in CLASSES]  # type: ignore[arg-type]
 N = len(tiny.STRINGS)
 FIRST, AFTER_VERY = 2, 3  # the two forks of these names; another task's is before them
@@ -180,14 +178,12 @@ def texts_of(labels: NDArray[np.int64], own: Forks) -> Prompted:
 
 
 def scores(net: tiny.Adapted, own: Forks, classes: tuple[str, ...] = CLASSES) -> NDArray[np.float32]:
-    letters, inputs = tiny.Letters(), tiny.encoded(tiny.STRINGS)
-    return evaluation.choice_scores(net, letters, inputs, own, classes, NAME, device="cpu")  # type: ignore[arg-type]
+    return evaluation.choice_scores(net, LETTERS, tiny.encoded(tiny.STRINGS), own, classes, NAME, device="cpu")
 
 
 def one_by_one(net: tiny.Adapted, string: str, prior: dict[tuple[int, ...], NDArray[np.float64]]) -> list[float]:
     """Each label's log-likelihood: at every token of its name, among all tokens that continue some name from there."""
-    letters = tiny.Letters()
-    ids = [letters.bos, *letters.encode(string)[0][:16], *letters.encode(template(NAME))[0]]
+    ids = [LETTERS.bos, *LETTERS.encode(string)[0][:16], *LETTERS.encode(template(NAME))[0]]
     found = []
     for name in NAMES:
         total = 0.0
@@ -264,8 +260,7 @@ def model(request: pytest.FixtureRequest, tmp_path: Path) -> nn.Module:
     from transformers import AutoModelForCausalLM
 
     torch.manual_seed(0)
-    made: nn.Module = AutoModelForCausalLM.from_pretrained(language_models.put(tmp_path, request.param)).eval()
-    return made
+    return AutoModelForCausalLM.from_pretrained(language_models.put(tmp_path, request.param)).eval()
 
 
 def drawn(n: int, length: int) -> NDArray[np.int64]:
@@ -284,8 +279,7 @@ def test_a_texts_scores_have_the_same_bits_whoever_is_beside_it(model: nn.Module
     draw = np.random.default_rng(1)
     for n in (1, 7, 9, 29):
         some = draw.permutation(len(tokens))[:n]
-        found = training.log_probabilities(model, tokens[some], BOS, "cpu")
-        np.testing.assert_array_equal(found, together[some])
+        np.testing.assert_array_equal(training.log_probabilities(model, tokens[some], BOS, "cpu"), together[some])
 
 
 def test_every_pass_has_one_shape_however_many_texts_there_are() -> None:
