@@ -213,8 +213,7 @@ def _context(spec: RunSpec, n_inputs: int, n_classes: int, task_size: int) -> Pu
 def _contrast(released: Seen) -> Floats:
     """Weights of class 0 minus weights of class 1, by feature [K+1]."""
     weights = np.asarray(released["weights"], dtype=np.float64)
-    contrast: Floats = weights[0] - weights[1]
-    return contrast
+    return np.asarray(weights[0] - weights[1])
 
 
 def _two_tasks(after: Sequence[Floats]) -> Floats:
@@ -379,8 +378,7 @@ def pictures_game(spec: RunSpec, epsilon: float, n_persons: int) -> Game:
         # The gradient of cross-entropy at zero weights: (1 / n_classes - [own label]) times the last layer's inputs.
         norms = np.sqrt((1 - 1 / n_classes) * np.square(inputs).sum(axis=1))
         along = (logits.mean(axis=1, keepdims=True) - logits) * np.minimum(1, clip_norm / norms)[:, None]
-        scores: Floats = along[labels, labels] - (along[labels, n_persons + labels] if is_replaced else 0.0)
-        return scores
+        return np.asarray(along[labels, labels] - (along[labels, n_persons + labels] if is_replaced else 0.0))
 
     def score(seed: int, seen: Released) -> Floats:
         inputs = np.column_stack([_last_inputs(initial_network(played, n_classes), drawn), np.ones(n_persons)])

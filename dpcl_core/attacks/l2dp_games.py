@@ -41,8 +41,7 @@ def difference(kept: Floats, known_row: int, known: Floats) -> Floats:
 
     Exact up to rounding if all records have the same noise vector; if each has its own, two noises remain.
     """
-    estimates: Floats = kept - (kept[known_row] - known)
-    return estimates
+    return np.asarray(kept - (kept[known_row] - known))
 
 
 def difference_game(keep: Keep, records: Floats, other: Floats, n: int) -> Guesses:
@@ -116,8 +115,7 @@ def label_scores(first: Floats, second: Floats, hidden: tuple[Floats, Floats], l
     labels: one-hot labels of the other records [n, K], with zeros in the target's row.
     """
     change = hidden[1] - hidden[0]
-    scores: Floats = ((second - first) - labels.T @ change) @ change[row]
-    return scores
+    return np.asarray(((second - first) - labels.T @ change) @ change[row])
 
 
 def label_game(noise: Noise, scale: float, hidden: tuple[Floats, Floats], labels: Floats, other: int, n: int) -> Guesses:

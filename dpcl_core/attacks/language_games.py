@@ -342,8 +342,7 @@ def _mean_scores(params: PeclParams, size: float, sign: float, spec: RunSpec, tr
     shift, std = 1 / size, params.mean_score_std
     means = (noisy_mean(values, size, std, ReleaseNoise(), book, task=0, what="mean score") for _ in range(trials))
     seen = np.fromiter(means, np.float64)
-    ratio: Floats = ((seen - others.sum() / size) * shift - shift**2 / 2) / std**2
-    return ratio
+    return np.asarray(((seen - others.sum() / size) * shift - shift**2 / 2) / std**2)
 
 
 def _life_of_copy(spec: RunSpec, params: PeclParams, facts: PublicSizes, epsilon: float, trials: int) -> Audited:

@@ -320,15 +320,13 @@ def _sum_context(spec: RunSpec, n_inputs: int, task_size: int) -> PublicContext:
 def _kernel(one: Floats, other: Floats, labels: NDArray[np.int64], others: NDArray[np.int64]) -> Floats:
     """Inner products [n, m] of the examples' contributions to the sums of features, products (symmetric) and classes."""
     inner = one @ other.T
-    kernel: Floats = inner + inner**2 + inner * (labels[:, None] == others)
-    return kernel
+    return np.asarray(inner + inner**2 + inner * (labels[:, None] == others))
 
 
 def _sum_projections(seen: Seen, rows: Floats, labels: NDArray[np.int64]) -> Floats:
     """Inner products [n] of released sums with each example's contribution."""
     features, products, by_class = _released_sums(seen)
-    projections: Floats = rows @ features + ((rows @ products) * rows).sum(axis=1) + (by_class[labels] * rows).sum(axis=1)
-    return projections
+    return np.asarray(rows @ features + ((rows @ products) * rows).sum(axis=1) + (by_class[labels] * rows).sum(axis=1))
 
 
 def _sum_examples(*, own_values: bool, is_natural: bool) -> tuple[Examples, Examples]:
@@ -407,8 +405,7 @@ def record_game(spec: RunSpec, epsilon: float, *, is_natural: bool) -> Game:
         if params.project_to == 0:
             return 2 * values - 1
         projected = quadratic.RandomProjection(n_values, params.project_to, seed).of(values[None])[0].astype(np.float64)
-        clipped: Floats = projected * min(1.0, params.clip / max(float(np.abs(projected).sum()), 1e-300))
-        return clipped
+        return np.asarray(projected * min(1.0, params.clip / max(float(np.abs(projected).sum()), 1e-300)))
 
     def score(seed: int, seen: Released) -> Floats:
         one, other = (noised(seed, values) for values in pair(seed))

@@ -36,10 +36,6 @@ _KNOWLEDGE = "sees the adapters after each task, knows those before it and every
 HOW = "the noisy sum of gradients, read off the first step of Adam"
 _CHOOSING, _GUESSED = 0.1, 0.2  # shares: of coins revealed to choose a statistic, and of the rest, the coins guessed
 _POWER = 0.9  # chance of detecting the smallest fault that is reported
-_ADVERSARY = (
-    "sees everything that is released, and knows everything planted; which of it took part he guesses. The run's settings "
-    "are played once more with these plants: they were not in its data, so what it released cannot be audited afterwards"
-)
 
 
 def audited(spec: RunSpec, epsilon: float) -> Audited:
@@ -96,10 +92,11 @@ def judged(
     best: Bound = max(bounds, key=lambda name: bounds[name])
     return Audited(
         claimed, accounted, bounds[best], delta, confidence, len(coins),
-        f"{attack}; {right} of {2 * half} coins guessed rightly", _ADVERSARY, unit=f"{planted}, each there by a coin",
-        guessed=2 * half, right=right,
-        through="run", bound=best, bounds=bounds,
-        detects=_detects(guesses, accounted, delta, level) if is_gaussian else None,
+        f"{attack}; {right} of {2 * half} coins guessed rightly",
+        "sees everything that is released, and knows everything planted; which of it took part he guesses. The run's "
+        "settings are played once more with these plants: they were not in its data, so what it released cannot be audited "
+        "afterwards", unit=f"{planted}, each there by a coin", guessed=2 * half, right=right, through="run", bound=best,
+        bounds=bounds, detects=_detects(guesses, accounted, delta, level) if is_gaussian else None,
     )  # fmt: skip
 
 
@@ -194,8 +191,7 @@ def noisy_sum(before: Mapping[str, NDArray[np.generic]], after: Seen, size: floa
     """
     changes = [np.asarray(before[name], np.float64) - np.asarray(after[name], np.float64) for name in before]
     step = np.clip(np.concatenate([part.ravel() for part in changes]) / rate, -1 + 1e-6, 1 - 1e-6)
-    sums: Floats = _ADAM * size * step / (1 - np.abs(step))
-    return sums
+    return np.asarray(_ADAM * size * step / (1 - np.abs(step)))
 
 
 def log_odds(gradients: Floats, seen: Floats, usual: Floats, std: float) -> Floats:

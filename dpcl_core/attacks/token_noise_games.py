@@ -98,8 +98,7 @@ def _level(setting: Setting, noise: Noise, n: int) -> Guesses:
 
     def lengths(level: float, count: int) -> Floats:
         released = _released(setting, table, [0] * n_tokens, np.full(n_tokens, level), noise, count)
-        squares: Floats = np.square(released - clipped(table, 1.0)[0]).sum(axis=(1, 2))
-        return squares
+        return np.asarray(np.square(released - clipped(table, 1.0)[0]).sum(axis=(1, 2)))
 
     return _about(play.guessed_by_score(lengths, levels, n, setting.delta, is_one_way=True), float(nominal[0]))
 
@@ -157,8 +156,7 @@ def _context(setting: Setting, noise: Noise, n: int) -> Guesses:
 
     def odds(level: Floats, count: int) -> Floats:
         released = _released(setting, table, later, level, noise, count)
-        ratios: Floats = np.square(released - clipped(table, 1.0)[later]).sum(axis=2) @ weights
-        return ratios
+        return np.asarray(np.square(released - clipped(table, 1.0)[later]).sum(axis=2) @ weights)
 
     return _about(play.guessed_by_score(odds, levels, n, setting.delta, is_one_way=True), float(nominal[0, place]))
 

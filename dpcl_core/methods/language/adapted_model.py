@@ -88,19 +88,19 @@ def join_texts(parts: Sequence[TrainingInputs]) -> TrainingInputs:
 
 
 def log_probabilities(
-    backbone: str, tokens: NDArray[np.integer], device: str, *, single: bool = False, is_filled: bool = True
+    backbone: str, tokens: NDArray[np.integer], device: str, *, is_shown: bool = False
 ) -> NDArray[np.float32]:
     """log P(t_i | tokens before it) of tokens [n, length] under the frozen model, in nats; 0 at padding.
 
-    `single`: in single precision on every device. `is_filled`: as of `training.log_probabilities`.
+    `is_shown`: of public texts that are only shown, in single precision on every device and not filled up.
     """
     if backbone == BUNDLED:
         return plain_language.load().log_probabilities(tokens)
     from dpcl_core.backbones import causal
     from dpcl_core.methods.language import training
 
-    model, bos = causal.load(backbone, device, single=single), plain_language.load_tokenizer(backbone).bos
-    return training.log_probabilities(model, tokens, bos, device, is_filled=is_filled)
+    model, bos = causal.load(backbone, device, single=is_shown), plain_language.load_tokenizer(backbone).bos
+    return training.log_probabilities(model, tokens, bos, device, is_filled=not is_shown)
 
 
 def median_norm(table: NDArray[np.float32]) -> float:
