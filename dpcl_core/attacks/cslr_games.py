@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Literal
 
 import numpy as np
@@ -60,9 +60,7 @@ class Setting:
 
 def audited(setting: Setting, attack: str, trials: int) -> audit_bounds.Audited:
     """The result of one of the `ATTACKS` on this setting, from `trials` releases a side, times the attack's `times`."""
-    chosen = ATTACKS[attack]
-    guesses = chosen.play(setting, ReleaseNoise(), chosen.n_releases(trials))
-    return chosen.result(guesses, setting.claimed, setting.delta)
+    return ATTACKS[attack].audited(setting, setting.claimed, trials, setting.delta)
 
 
 def _rounds(setting: Setting, noise: Noise, n: int) -> Guesses:
@@ -86,7 +84,7 @@ def _rounds(setting: Setting, noise: Noise, n: int) -> Guesses:
             scores += np.logaddexp(math.log1p(-rate), math.log(rate) + odds) if rate < 1 else odds
         return scores
 
-    return play.guessed_by_score(partial(scores, 1.0), partial(scores, 0.0), n, setting.delta)
+    return play.guessed_by_score(scores, (1.0, 0.0), n, setting.delta)
 
 
 def _lists(setting: Setting, noise: Noise, n: int) -> Guesses:
@@ -105,7 +103,7 @@ def _lists(setting: Setting, noise: Noise, n: int) -> Guesses:
         seen = share * present * times + sigma * np.sqrt(times) * noise.normal((count,))
         return seen if sigma == 0 else share * (2 * seen - share * times) / (2 * sigma**2)
 
-    return play.guessed_by_score(partial(scores, 1.0), partial(scores, 0.0), n, setting.delta)
+    return play.guessed_by_score(scores, (1.0, 0.0), n, setting.delta)
 
 
 def _pooled(setting: Setting, noise: Noise, n: int) -> Guesses:
@@ -134,7 +132,7 @@ def _pooled(setting: Setting, noise: Noise, n: int) -> Guesses:
 
     times = length / math.sqrt(cslr_accounting.N_STATISTICS)
     remark = f"; one client less moves the sums by {times:.1f} times what is granted"
-    return replace(play.guessed_by_score(partial(scores, lists), partial(scores, others), n, setting.delta), remark=remark)
+    return replace(play.guessed_by_score(scores, (lists, others), n, setting.delta), remark=remark)
 
 
 def _head(setting: Setting, noise: Noise, n: int) -> Guesses:

@@ -133,7 +133,7 @@ def cosine_axes_game(spec: RunSpec, epsilon: float) -> Game:
         evidence = [sums[labels, places] - (sums[1 - labels, places] if is_replaced else 0) for sums in after]
         return _evidence(spec, evidence)
 
-    streams = play.many_persons(spec, known, rows, labels, 1 - labels, takes_part)
+    streams = play.many_persons(spec, known, Examples(rows, labels), Examples(rows, 1 - labels), takes_part)
     attack, is_gaussian = "sums on the example's own axis (worst-case examples)", spec.labels != "data"
     return Game(
         spec, known, streams, score, attack, _COSINE_ADVERSARY, is_gaussian=is_gaussian, takes_part=takes_part, raced=_STREAM
@@ -145,11 +145,6 @@ def cosine_axes_game(spec: RunSpec, epsilon: float) -> Game:
 
 _N_ON_AXES = 256  # targets in one training, each along an axis of its own
 _AT_ONCE = 16  # trainings in parallel, few enough for one process
-_HEAD_ADVERSARY = (
-    "sees the weights after each task, knows every other example and the example in question, which lies along an axis of "
-    "its own"
-)
-_HEAD_DIGIT_ADVERSARY = "sees the weights after each task, knows every other example and the digit in question"
 
 
 def peft_game(spec: RunSpec, epsilon: float, *, is_natural: bool) -> Game:
@@ -173,16 +168,18 @@ def head_worst_case_game(spec: RunSpec, epsilon: float, n_persons: int = _N_ON_A
     # to leave both classes likely.
     rows = max(4.0, 2 * settings_of(spec, PeftParams).clip_norm) * np.eye(n_persons, dtype=np.float32)
     labels, crowd = np.arange(n_persons, dtype=np.int64) % 2, _crowd_labels(spec, epsilon)
-    others = Examples(np.zeros((len(crowd), n_persons), dtype=np.float32), crowd)
+    own, others = Examples(rows, labels), Examples(np.zeros((len(crowd), n_persons), dtype=np.float32), crowd)
     known, takes_part = _context(spec, n_persons, 2, n_persons + len(crowd)), partial(play.coins, n=n_persons)
     sign = np.where(labels == 0, 1.0, -1.0)
 
     def score(seed: int, seen: Released) -> Floats:
-        return _head_statistics([sign * _contrast(one)[:-1] if one else np.zeros(n_persons) for one in seen])
+        return _two_tasks([sign * _contrast(one)[:-1] if one else np.zeros(n_persons) for one in seen])
 
     return Game(
-        spec, known, play.many_persons(spec, known, rows, labels, 1 - labels, takes_part, others), score,
-        "weights on the example's own axis (worst-case examples)", _HEAD_ADVERSARY, takes_part=takes_part, at_once=_AT_ONCE,
+        spec, known, play.many_persons(spec, known, own, Examples(rows, 1 - labels), takes_part, others), score,
+        "weights on the example's own axis (worst-case examples)",
+        "sees the weights after each task, knows every other example and the example in question, which lies along an axis "
+        "of its own", takes_part=takes_part, at_once=_AT_ONCE,
     )  # fmt: skip
 
 
@@ -199,11 +196,13 @@ def head_real_digit_game(spec: RunSpec, epsilon: float) -> Game:
     towards = one + (other if spec.privacy.adjacency == "replace" else 0)
 
     def score(seed: int, seen: Released) -> Floats:
-        return _head_statistics([np.array([_contrast(one) @ towards if one else 0.0]) for one in seen])
+        return _two_tasks([np.array([_contrast(one) @ towards if one else 0.0]) for one in seen])
 
-    attack = "projection of the weights on the example's gradient (a real digit)"
-    streams = play.one_person(spec, known, crowd, pair)
-    return Game(spec, known, streams, score, attack, _HEAD_DIGIT_ADVERSARY, most=200, at_once=_AT_ONCE)
+    return Game(
+        spec, known, play.one_person(spec, known, crowd, pair), score,
+        "projection of the weights on the example's gradient (a real digit)",
+        "sees the weights after each task, knows every other example and the digit in question", most=200, at_once=_AT_ONCE,
+    )  # fmt: skip
 
 
 def _context(spec: RunSpec, n_inputs: int, n_classes: int, task_size: int) -> PublicContext:
@@ -214,12 +213,11 @@ def _context(spec: RunSpec, n_inputs: int, n_classes: int, task_size: int) -> Pu
 def _contrast(released: Seen) -> Floats:
     """Weights of class 0 minus weights of class 1, by feature [K+1]."""
     weights = np.asarray(released["weights"], dtype=np.float64)
-    contrast: Floats = weights[0] - weights[1]
-    return contrast
+    return np.asarray(weights[0] - weights[1])
 
 
-def _head_statistics(after: Sequence[Floats]) -> Floats:
-    """Four statistics of each person's evidence after both tasks: first, second, difference and sum."""
+def _two_tasks(after: Sequence[Floats]) -> Floats:
+    """Four statistics of each person's evidence of both tasks [persons, 4]: first, second, difference and sum."""
     first, second = after
     return np.stack([first, second, first - second, first + second], axis=1)
 
@@ -233,11 +231,6 @@ _N_LABELLED = 16  # targets in one training, each with a label of its own
 _MOST_NATURAL = 20  # trainings on each side with the digit in question: each has only one target
 _N_CROWD, _SIDE = 7, 8
 _TOGETHER = 64  # pictures in one forward pass
-_ADAPTER_ADVERSARY = (
-    "sees adapter and last layer after each task, knows those before it, every other example and the example in question, "
-    "which has a label of its own"
-)
-_ADAPTER_DIGIT_ADVERSARY = "sees adapter and last layer after each task, knows every other example and the digit in question"
 _HOW = "how far adapter and last layer moved along the example's gradient"
 
 
@@ -259,16 +252,17 @@ def adapter_worst_case_game(spec: RunSpec) -> Game:
     is_of_texts = datasets.card(spec.data.dataset).kind == "text"
     spec = _on_bundled_network(spec, OF_TEXTS if is_of_texts else BACKBONE, sample_rate=0.5)
     pictures, labels = _drawn(spec.data.backbone), np.arange(_N_LABELLED, dtype=np.int64)
-    changed, takes_part = np.roll(labels, 1), partial(play.coins, n=_N_LABELLED)
-    known = _context(spec, 0, _N_LABELLED, _N_LABELLED)
+    own, instead = Examples(pictures, labels), Examples(pictures, np.roll(labels, 1))
+    known, takes_part = _context(spec, 0, _N_LABELLED, _N_LABELLED), partial(play.coins, n=_N_LABELLED)
     directions = _gradients(spec, pictures, labels, _N_LABELLED)
     if spec.privacy.adjacency == "replace":
-        directions = directions - _gradients(spec, pictures, changed, _N_LABELLED)
+        directions = directions - _gradients(spec, pictures, instead.labels, _N_LABELLED)
     return Game(
-        spec, known, play.many_persons(spec, known, pictures, labels, changed, takes_part),
+        spec, known, play.many_persons(spec, known, own, instead, takes_part),
         lambda seed, seen: _adapter_statistics(spec, seen, directions, _N_LABELLED),
-        f"{_HOW} (worst-case examples)", _ADAPTER_ADVERSARY, takes_part=takes_part, start=play.START,
-        most=MOST // _N_LABELLED,
+        f"{_HOW} (worst-case examples)",
+        "sees adapter and last layer after each task, knows those before it, every other example and the example in "
+        "question, which has a label of its own", takes_part=takes_part, start=play.START, most=MOST // _N_LABELLED,
     )  # fmt: skip
 
 
@@ -288,7 +282,9 @@ def adapter_real_digit_game(spec: RunSpec) -> Game:
     return Game(
         spec, known, play.one_person(spec, known, crowd, pair),
         lambda seed, seen: _adapter_statistics(spec, seen, direction, n_classes),
-        f"{_HOW} (a real digit)", _ADAPTER_DIGIT_ADVERSARY, start=play.START, most=_MOST_NATURAL,
+        f"{_HOW} (a real digit)",
+        "sees adapter and last layer after each task, knows every other example and the digit in question",
+        start=play.START, most=_MOST_NATURAL,
     )  # fmt: skip
 
 
@@ -332,13 +328,12 @@ def _gradients(spec: RunSpec, pictures: NDArray[np.generic], labels: NDArray[np.
 
 
 def _adapter_statistics(spec: RunSpec, seen: Released, directions: Floats, n_classes: int) -> Floats:
-    """Change of each task's model along each person's gradient: first, second, sum and difference [persons, 4]."""
+    """Change of each task's model along each person's gradient [persons, 4]."""
     before = {name: tensor.numpy() for name, tensor in initial_network(spec, n_classes).state().items()}
     changes = [
         np.concatenate([(before[name] - cast("NDArray[np.float32]", one[name])).ravel() for name in before]) for one in seen
     ]
-    first, second = (directions @ step.astype(np.float64) for step in changes)
-    return np.stack([first, second, first + second, first - second], axis=1)
+    return _two_tasks([directions @ step.astype(np.float64) for step in changes])
 
 
 def planted_game(spec: RunSpec, epsilon: float) -> Game:
@@ -383,8 +378,7 @@ def pictures_game(spec: RunSpec, epsilon: float, n_persons: int) -> Game:
         # The gradient of cross-entropy at zero weights: (1 / n_classes - [own label]) times the last layer's inputs.
         norms = np.sqrt((1 - 1 / n_classes) * np.square(inputs).sum(axis=1))
         along = (logits.mean(axis=1, keepdims=True) - logits) * np.minimum(1, clip_norm / norms)[:, None]
-        scores: Floats = along[labels, labels] - (along[labels, n_persons + labels] if is_replaced else 0.0)
-        return scores
+        return np.asarray(along[labels, labels] - (along[labels, n_persons + labels] if is_replaced else 0.0))
 
     def score(seed: int, seen: Released) -> Floats:
         inputs = np.column_stack([_last_inputs(initial_network(played, n_classes), drawn), np.ones(n_persons)])

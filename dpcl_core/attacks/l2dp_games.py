@@ -29,7 +29,7 @@ from dpcl_core.data import dataset
 from dpcl_core.methods.common.method import of_spec
 from dpcl_core.methods.lifelong import claim, l2dp_ml
 from dpcl_core.privacy.audit_bounds import Audited
-from dpcl_core.privacy.noise import Noise, ReleaseNoise
+from dpcl_core.privacy.noise import Noise
 from dpcl_core.spec import RunSpec
 
 Keep = Callable[[Floats], Floats]
@@ -41,8 +41,7 @@ def difference(kept: Floats, known_row: int, known: Floats) -> Floats:
 
     Exact up to rounding if all records have the same noise vector; if each has its own, two noises remain.
     """
-    estimates: Floats = kept - (kept[known_row] - known)
-    return estimates
+    return np.asarray(kept - (kept[known_row] - known))
 
 
 def difference_game(keep: Keep, records: Floats, other: Floats, n: int) -> Guesses:
@@ -116,8 +115,7 @@ def label_scores(first: Floats, second: Floats, hidden: tuple[Floats, Floats], l
     labels: one-hot labels of the other records [n, K], with zeros in the target's row.
     """
     change = hidden[1] - hidden[0]
-    scores: Floats = ((second - first) - labels.T @ change) @ change[row]
-    return scores
+    return np.asarray(((second - first) - labels.T @ change) @ change[row])
 
 
 def label_game(noise: Noise, scale: float, hidden: tuple[Floats, Floats], labels: Floats, other: int, n: int) -> Guesses:
@@ -253,9 +251,7 @@ class Setting:
 
 def audited(setting: Setting, attack: str, trials: int, delta: float) -> Audited:
     """The result of one of the `ATTACKS` on this noise, from `trials` releases a side (at most the attack's `most`)."""
-    chosen = ATTACKS[attack]
-    guesses = chosen.play(setting, ReleaseNoise(), chosen.n_releases(trials))
-    return chosen.result(guesses, setting.epsilon, delta)
+    return ATTACKS[attack].audited(setting, setting.epsilon, trials, delta)
 
 
 def setting(spec: RunSpec, epsilon: float) -> Setting:

@@ -20,8 +20,8 @@ from dpcl_core.data.texts import PADDING, PLANES, TOKEN, TextForm
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.method import PublicContext, PublicSizes, of_spec, settings_of
 from dpcl_core.methods.language import adapted_model, baseline, pecl, public_text, sculpting, training
-from dpcl_core.methods.language.gradients import Gradients, TextLoss, batch_of
-from dpcl_core.methods.language.pecl import PeclParams, Repaired, check
+from dpcl_core.methods.language.gradients import Gradients, batch_of
+from dpcl_core.methods.language.pecl import PeclParams, Repaired
 from dpcl_core.privacy import gaussian
 from dpcl_core.privacy.accounting import Pld
 from dpcl_core.privacy.audit_bounds import Audited
@@ -68,13 +68,7 @@ _MOST_NATURAL = 40  # trainings on each side with the sentence in question: each
 _N_CROWD, _LENGTH = 7, 24  # other texts, and tokens per text; the noise depends on neither
 _TASKS = ("first", "second")  # names of the tasks, used in their prompts
 _N_NOMINAL = 10_000  # nominal size of a task and of a batch: the divisor of sums
-_TEXT_ADVERSARY = (
-    "sees the adapters after each task, knows those before it, every other text and the text in question, which is one "
-    "token long and has an answer of its own"
-)
-_SENTENCE_ADVERSARY = (
-    "sees the adapters after each task, knows those before it, every other text and the sentence in question"
-)
+_FULL_BATCH = {"batch_size": _N_NOMINAL, "length": _LENGTH}
 _HOW = "how far the adapters moved along the text's gradient"
 
 
@@ -87,23 +81,25 @@ def distinct_answer_game(spec: RunSpec) -> Game:
     change on a text's clipped gradient at the initial adapters; AdamW keeps little more than each coordinate's sign, which
     costs about a fifth of the signal. Under "replace" a person who does not take part has the same text with another answer.
     """
-    spec, takes_part = _full_batch(spec), partial(play.coins, n=_N_PERSONS)
+    spec, takes_part = _played(spec, **_FULL_BATCH), partial(play.coins, n=_N_PERSONS)
     drawn = np.random.default_rng(0).choice(_words(), _N_PERSONS, replace=False)
     known = _text_context(spec, tuple(drawn.tolist()))
     rows, labels, directions = _least_alike_texts(spec, known)
-    changed = np.roll(labels, 1)
+    own, instead = Examples(rows, labels), Examples(rows, np.roll(labels, 1))
     if spec.privacy.adjacency == "replace":
-        directions = directions - gradients(spec, known, rows, changed)
+        directions = directions - gradients(spec, known, rows, instead.labels)
     return Game(
-        spec, known, play.many_persons(spec, known, rows, labels, changed, takes_part, names=_TASKS),
+        spec, known, play.many_persons(spec, known, own, instead, takes_part, names=_TASKS),
         lambda seed, seen: _text_statistics(spec, known, seen, directions),
-        f"{_HOW} (worst-case texts)", _TEXT_ADVERSARY, takes_part=takes_part, start=play.START,
+        f"{_HOW} (worst-case texts)",
+        "sees the adapters after each task, knows those before it, every other text and the text in question, which is one "
+        "token long and has an answer of its own", takes_part=takes_part, start=play.START,
     )  # fmt: skip
 
 
 def real_sentence_game(spec: RunSpec) -> Game:
     """A game on one real sentence among others; under "replace" another sentence with another answer takes its place."""
-    spec, planes = _full_batch(spec), public_text.encoded(BACKBONE, _LENGTH)
+    spec, planes = _played(spec, **_FULL_BATCH), public_text.encoded(BACKBONE, _LENGTH)
     known = _text_context(spec, _CLASSES)
     crowd = Examples(planes[2 : 2 + _N_CROWD], np.arange(_N_CROWD, dtype=np.int64) % 2)
     pair = Examples(planes[:2], np.array([0, 1]))
@@ -112,34 +108,34 @@ def real_sentence_game(spec: RunSpec) -> Game:
     return Game(
         spec, known, play.one_person(spec, known, crowd, pair, _TASKS),
         lambda seed, seen: _text_statistics(spec, known, seen, direction),
-        f"{_HOW} (a real sentence)", _SENTENCE_ADVERSARY, start=play.START, most=_MOST_NATURAL,
+        f"{_HOW} (a real sentence)",
+        "sees the adapters after each task, knows those before it, every other text and the sentence in question",
+        start=play.START, most=_MOST_NATURAL,
     )  # fmt: skip
-
-
-def _full_batch(spec: RunSpec) -> RunSpec:
-    return _played(spec, batch_size=_N_NOMINAL, length=_LENGTH)
 
 
 def gradients(spec: RunSpec, known: PublicContext, rows: public_text.Planes, labels: NDArray[np.int64]) -> Floats:
     """Every text's clipped gradient at the initial adapters [n, weights]."""
     params = spec.params
     assert isinstance(params, baseline.BaselineParams | PeclParams)
-    adapted = adapted_model.AdaptedModel(spec, Cell(math.inf, play.START), known)
+    adapted = _initial(spec, known)
     clipped, texts = Gradients(adapted.net, params.clip_norm), adapted.prompted(rows, labels, _TASKS[0])
-    loss = _loss(spec, known, rows) if isinstance(params, PeclParams) else training.task_loss(params.loss)
+    loss = adapted.loss(rows) if isinstance(adapted, Repaired) else adapted.task_loss()
     found = np.zeros((len(rows), sum(parameter.numel() for parameter in clipped.parameters)))
     for places, own in clipped.each(batch_of(texts, np.arange(len(rows)), "cpu"), loss):
         found[places] = own.numpy()
     return found
 
 
-def _loss(spec: RunSpec, known: PublicContext, rows: public_text.Planes) -> TextLoss:
-    """PeCL's loss, with its unlearning term for sensitive tokens."""
-    params = settings_of(spec, PeclParams)
+def _initial(spec: RunSpec, known: PublicContext) -> adapted_model.AdaptedModel:
+    """The model before the first task; PeCL's loss has an unlearning term for sensitive tokens."""
+    params, cell = spec.params, Cell(math.inf, play.START)
+    if not isinstance(params, PeclParams):
+        return adapted_model.AdaptedModel(spec, cell, known)
     scorer = sculpting.Scorer(params, params.score2_scope, BACKBONE, printed=False)
-    empty = Examples(rows[:0], np.zeros(0, np.int64))
+    empty = Examples(np.zeros((0, _LENGTH, PLANES), np.int32), np.zeros(0, np.int64))
     scorer.open(Task(0, _TASKS[0], empty, empty, known.public), known.classes)
-    return Repaired(spec, Cell(math.inf, play.START), known, scorer).loss(rows)
+    return Repaired(spec, cell, known, scorer)
 
 
 def _least_alike_texts(spec: RunSpec, known: PublicContext) -> tuple[public_text.Planes, NDArray[np.int64], Floats]:
@@ -186,8 +182,7 @@ def _text_statistics(spec: RunSpec, known: PublicContext, seen: Released, direct
 
 
 def _initial_adapters(spec: RunSpec, known: PublicContext) -> dict[str, NDArray[np.generic]]:
-    net = adapted_model.AdaptedModel(spec, Cell(math.inf, play.START), known).net
-    return {name: weights.detach().numpy() for name, weights in net.trainable().items()}
+    return {name: weights.detach().numpy() for name, weights in _initial(spec, known).net.trainable().items()}
 
 
 # Adapters in one training: many planted texts, and one step of Adam that the attacker inverts (`one_run`).
@@ -253,7 +248,6 @@ def _random_texts(n: int, n_classes: int, seed: int) -> Examples:
 
 _N_COPIED = 64  # target texts of one learner: each has noise of its own
 _LONGEST_COPY = 64  # most tokens of the texts in the game; noise grows with the allowed length
-_COPY_ADVERSARY = "sees the stored noisy copies and answers, and knows the two texts that each may have been made from"
 
 
 def copy_game(spec: RunSpec, epsilon: float, *, is_natural: bool) -> Game:
@@ -282,14 +276,9 @@ def copy_game(spec: RunSpec, epsilon: float, *, is_natural: bool) -> Game:
     # Scores are log-likelihood ratios; without noise any positive unit gives the same order.
     variance, is_named = (clip * ratio) ** 2 or 1.0, params.label_share > 0
     step = play.label_log_odds(Randomiser(0, 0.0, epsilon_label), len(_CLASSES)) if is_named else 0.0
-    takes_part = partial(play.coins, n=n)
-
-    def tasks(seed: int, side: bool) -> list[Task]:
-        which = (takes_part(seed) != side).astype(np.int64)
-        planes = np.zeros((n, length, PLANES), np.int32)
-        planes[:, :, TOKEN] = pair[which]
-        targets = Examples(planes, which if is_named else np.zeros(n, np.int64))
-        return [Task(0, "first", targets, Examples(planes[:0], which[:0]), (0, 1))]
+    takes_part, planes = partial(play.coins, n=n), np.zeros((2, n, length, PLANES), np.int32)
+    planes[:, :, :, TOKEN] = pair[:, None]
+    own, instead = (Examples(texts, np.full(n, label * is_named)) for label, texts in enumerate(planes))
 
     def score(seed: int, seen: Released) -> Floats:
         centred = np.asarray(seen[0]["copies"], np.float64) - (one + other) / 2
@@ -298,20 +287,15 @@ def copy_game(spec: RunSpec, epsilon: float, *, is_natural: bool) -> Game:
 
     how = f"likelihood ratio of one text's copy ({'real sentences' if is_natural else 'worst-case texts'})"
     return Game(
-        spec, known, tasks, score, how, _COPY_ADVERSARY, is_gaussian=not is_named, takes_part=takes_part, start=play.START
-    )
+        spec, known, play.many_persons(spec, known, own, instead, takes_part, names=_TASKS), score, how,
+        "sees the stored noisy copies and answers, and knows the two texts that each may have been made from",
+        is_gaussian=not is_named, takes_part=takes_part, start=play.START,
+    )  # fmt: skip
 
 
 # The repaired PeCL through its mechanisms alone: all steps and mean scores, or the noisy copy.
 
 
-_CENTRAL_ADVERSARY = (
-    "sees every noisy gradient and mean score, and knows all other texts and their coins; the text's gradient is as long as "
-    "clipping lets it be, at a right angle to all others"
-)
-_LOCAL_ADVERSARY = (
-    "sees the noisy embeddings and the label of one text, and knows two texts that it may be, opposite in every token"
-)
 _N_ANSWERS = 4
 
 
@@ -323,14 +307,14 @@ def audit_of_life(spec: RunSpec, trials: int) -> list[Audited]:
     the method's card does.
     """
     params, facts = settings_of(spec, PeclParams), of_spec(spec)
-    check(spec, facts)
+    pecl.check(spec, facts)
     attacked = _life_of_copy if params.is_local else _life_of_text
     return [attacked(spec, params, facts, epsilon, trials) for epsilon in spec.privacy.epsilons]
 
 
 def _life_of_text(spec: RunSpec, params: PeclParams, facts: PublicSizes, epsilon: float, trials: int) -> Audited:
     noise = pecl.noises(params, spec.privacy, facts, epsilon)
-    n_tasks, size = _tasks_of_person(facts), facts.task_size
+    n_tasks, size = facts.n_recurring, facts.task_size
     plan, is_replaced = pecl.schedule(params, size), spec.privacy.adjacency == "replace"
     trace = [lifelong_games.StepGroup(plan, noise.multiplier, plan.n_steps)] * n_tasks
 
@@ -341,10 +325,14 @@ def _life_of_text(spec: RunSpec, params: PeclParams, facts: PublicSizes, epsilon
                 ratios += _mean_scores(params, size, sign, spec, trials)
         return ratios
 
-    events = pecl.events(params, spec.privacy, size, noise.multiplier) if noise.multiplier > 0 else []
-    accounted = Pld().epsilon([*events] * n_tasks, spec.privacy.delta, spec.privacy.adjacency) if events else math.inf
-    sides, how = [scores(1.0), scores(-1.0 * is_replaced)], "likelihood ratio of all steps and mean scores"
-    return play.of_mechanism(epsilon, accounted, sides[0], sides[1], spec.privacy.delta, how, _CENTRAL_ADVERSARY)
+    events = [*pecl.events(params, spec.privacy, size, noise.multiplier)] * n_tasks
+    accounted = Pld().epsilon(events, spec.privacy.delta, spec.privacy.adjacency)
+    return play.of_mechanism(
+        epsilon, accounted, scores(1.0), scores(-1.0 * is_replaced), spec.privacy.delta,
+        "likelihood ratio of all steps and mean scores",
+        "sees every noisy gradient and mean score, and knows all other texts and their coins; the text's gradient is as "
+        "long as clipping lets it be, at a right angle to all others",
+    )  # fmt: skip
 
 
 def _mean_scores(params: PeclParams, size: float, sign: float, spec: RunSpec, trials: int) -> Floats:
@@ -354,8 +342,7 @@ def _mean_scores(params: PeclParams, size: float, sign: float, spec: RunSpec, tr
     shift, std = 1 / size, params.mean_score_std
     means = (noisy_mean(values, size, std, ReleaseNoise(), book, task=0, what="mean score") for _ in range(trials))
     seen = np.fromiter(means, np.float64)
-    ratio: Floats = ((seen - others.sum() / size) * shift - shift**2 / 2) / std**2
-    return ratio
+    return np.asarray(((seen - others.sum() / size) * shift - shift**2 / 2) / std**2)
 
 
 def _life_of_copy(spec: RunSpec, params: PeclParams, facts: PublicSizes, epsilon: float, trials: int) -> Audited:
@@ -363,7 +350,7 @@ def _life_of_copy(spec: RunSpec, params: PeclParams, facts: PublicSizes, epsilon
 
     def scores(which: int, book: Ledger) -> Floats:
         ratios = np.zeros(trials)
-        for task in range(_tasks_of_person(facts)):
+        for task in range(facts.n_recurring):
             tokens = np.full((trials, params.length), which)
             seen = noisy_embeddings(table, tokens, noise.ratio, 1.0, ReleaseNoise(), book, task=task)
             ratios += 2 * seen.astype(np.float64).sum(axis=(1, 2)) / (noise.ratio**2 if noise.ratio > 0 else 1.0)
@@ -375,13 +362,11 @@ def _life_of_copy(spec: RunSpec, params: PeclParams, facts: PublicSizes, epsilon
         return ratios
 
     books = [Ledger(spec.privacy.delta, spec.privacy.adjacency, "every") for _ in range(2)]
-    sides, how = [scores(which, book) for which, book in enumerate(books)], "matched filter on the noisy text, and its label"
-    return play.of_mechanism(epsilon, books[0].epsilon(), sides[0], sides[1], spec.privacy.delta, how, _LOCAL_ADVERSARY)
-
-
-def _tasks_of_person(facts: PublicSizes) -> int:
-    """Number of tasks that one person's texts are in."""
-    return facts.n_tasks if facts.recurrence == "every" else 1
+    one, other = (scores(which, book) for which, book in enumerate(books))
+    return play.of_mechanism(
+        epsilon, books[0].epsilon(), one, other, spec.privacy.delta, "matched filter on the noisy text, and its label",
+        "sees the noisy embeddings and the label of one text, and knows two texts that it may be, opposite in every token",
+    )  # fmt: skip
 
 
 _TRIALS, _LEARNER = 4800, play.worst_and_natural(text_game)

@@ -93,12 +93,6 @@ def _log_odds(seen: Floats, shift: float, rate: float, sigma: float) -> Floats:
     return np.logaddexp(np.log1p(-rate), np.log(rate) + shifted) if rate < 1 else shifted
 
 
-_LIFE_ADVERSARY = (
-    "sees every noisy gradient and reference, knows all other examples and their coins, and that the example in question is "
-    "kept; its gradient is as long as clipping lets it be, at a right angle to all others"
-)
-
-
 def audit_of_life(spec: RunSpec, trials: int) -> list[audit_bounds.Audited]:
     """One membership attack per budget of the spec, on the worst-off person's example, through the mechanism alone.
 
@@ -125,9 +119,12 @@ def _life_audited(spec: RunSpec, facts: PublicSizes, epsilon: float, trials: int
     trace.append(StepGroup(replay, noises.later, n_uses))
     is_replaced = spec.privacy.adjacency == "replace"
     accounted = plan.epsilon(plan.steps_of(person, noises, n_uses))
-    sides = [step_scores(trace, sign, is_replaced, trials) for sign in (1.0, -1.0 * is_replaced)]
-    how = "likelihood ratio of all steps and replays together"
-    return play.of_mechanism(epsilon, accounted, sides[0], sides[1], spec.privacy.delta, how, _LIFE_ADVERSARY)
+    there, away = (step_scores(trace, sign, is_replaced, trials) for sign in (1.0, -1.0 * is_replaced))
+    return play.of_mechanism(
+        epsilon, accounted, there, away, spec.privacy.delta, "likelihood ratio of all steps and replays together",
+        "sees every noisy gradient and reference, knows all other examples and their coins, and that the example in "
+        "question is kept; its gradient is as long as clipping lets it be, at a right angle to all others",
+    )  # fmt: skip
 
 
 # DP-A-GEM through its learner: many examples with distinct labels at once, and a real digit.
@@ -138,13 +135,6 @@ _MOST_NATURAL = 40  # trainings on each side with the digit in question: each ha
 _N_CROWD = 20
 _N_NOMINAL = 100_000  # public divisor of sums: large enough for the weights, and so the gradients, to hardly change
 _FORM = Form((8, 8), 0.0, 1.0)  # digits encoded like sensor windows, for the smallest network
-_AGEM_ADVERSARY = (
-    "sees the weights after each task, knows those before it, every other example and the example in question, which has a "
-    "label of its own"
-)
-_AGEM_DIGIT_ADVERSARY = (
-    "sees the weights after each task, knows those before it, every other example and the digit in question"
-)
 _HOW = "how far the weights moved along the example's gradient"
 
 
@@ -169,16 +159,19 @@ def distinct_label_game(
     assert isinstance(spec.params, dp_agem.DpAgemParams)
     features = np.random.default_rng(0).standard_normal((n_persons, 64)) * 8 * max(1.0, spec.params.clip_norm)
     rows, labels = features.astype(np.float32), np.arange(n_persons, dtype=np.int64)
-    changed, known = np.roll(labels, 1), _agem_context(spec, n_persons)
+    own, instead, known = Examples(rows, labels), Examples(rows, np.roll(labels, 1)), _agem_context(spec, n_persons)
 
     def score(seed: int, seen: Released) -> Floats:
         along = _projections(spec, seed, seen, rows, labels, n_persons)
         if spec.privacy.adjacency == "replace":
-            along = along - _projections(spec, seed, seen, rows, changed, n_persons)
+            along = along - _projections(spec, seed, seen, rows, instead.labels, n_persons)
         return _with_total(along)
 
-    streams = play.many_persons(spec, known, rows, labels, changed, takes_part)
-    return Game(spec, known, streams, score, f"{_HOW} (worst-case examples)", _AGEM_ADVERSARY, takes_part=takes_part)
+    return Game(
+        spec, known, play.many_persons(spec, known, own, instead, takes_part), score, f"{_HOW} (worst-case examples)",
+        "sees the weights after each task, knows those before it, every other example and the example in question, which "
+        "has a label of its own", takes_part=takes_part,
+    )  # fmt: skip
 
 
 def real_digit_game(spec: RunSpec, epsilon: float) -> Game:
@@ -193,8 +186,11 @@ def real_digit_game(spec: RunSpec, epsilon: float) -> Game:
         target, replacement = _projections(spec, seed, seen, pixels[[0, other]], pair.labels, n_classes)
         return _with_total((target - replacement if spec.privacy.adjacency == "replace" else target)[None])
 
-    streams = play.one_person(spec, known, crowd, pair)
-    return Game(spec, known, streams, score, f"{_HOW} (a real digit)", _AGEM_DIGIT_ADVERSARY, most=_MOST_NATURAL)
+    return Game(
+        spec, known, play.one_person(spec, known, crowd, pair), score, f"{_HOW} (a real digit)",
+        "sees the weights after each task, knows those before it, every other example and the digit in question",
+        most=_MOST_NATURAL,
+    )  # fmt: skip
 
 
 def planted_labels_game(spec: RunSpec, epsilon: float) -> Game:
@@ -290,12 +286,6 @@ def one_hot_game(spec: RunSpec, epsilon: float) -> Game:
     rows = axes[:n_persons], axes[-n_persons:]
     known, takes_part = _sum_context(spec, N_ONE_HOT, n_persons), partial(play.coins, n=n_persons)
 
-    def tasks(seed: int, side: bool) -> Sequence[Task]:
-        present = takes_part(seed) == side
-        kept = np.arange(n_persons) if is_replaced else np.flatnonzero(present)
-        targets = Examples(np.where(present[:, None], rows[0], rows[1])[kept], np.where(present, labels, 1 - labels)[kept])
-        return play.stream(targets, Examples(rows[0][:0], labels[:0]), known)
-
     def score(seed: int, seen: Released) -> Floats:
         read = quadratic.RandomRelu(N_ONE_HOT, N_ONE_HOT, seed)
         one, other = (unit_rows(read.of(side) if is_own else side) for side in rows)
@@ -315,7 +305,8 @@ def one_hot_game(spec: RunSpec, epsilon: float) -> Game:
         return np.stack([first, total, first - solved[:, 1] if known.n_tasks > 1 else first], axis=1)
 
     attack = "least squares on the sums of features and of their products (examples with one value each)"
-    return Game(spec, known, tasks, score, attack, _SUMS_ADVERSARY, takes_part=takes_part)
+    streams = play.many_persons(spec, known, Examples(rows[0], labels), Examples(rows[1], 1 - labels), takes_part)
+    return Game(spec, known, streams, score, attack, _SUMS_ADVERSARY, takes_part=takes_part)
 
 
 def _sum_context(spec: RunSpec, n_inputs: int, task_size: int) -> PublicContext:
@@ -329,15 +320,13 @@ def _sum_context(spec: RunSpec, n_inputs: int, task_size: int) -> PublicContext:
 def _kernel(one: Floats, other: Floats, labels: NDArray[np.int64], others: NDArray[np.int64]) -> Floats:
     """Inner products [n, m] of the examples' contributions to the sums of features, products (symmetric) and classes."""
     inner = one @ other.T
-    kernel: Floats = inner + inner**2 + inner * (labels[:, None] == others)
-    return kernel
+    return np.asarray(inner + inner**2 + inner * (labels[:, None] == others))
 
 
 def _sum_projections(seen: Seen, rows: Floats, labels: NDArray[np.int64]) -> Floats:
     """Inner products [n] of released sums with each example's contribution."""
     features, products, by_class = _released_sums(seen)
-    projections: Floats = rows @ features + ((rows @ products) * rows).sum(axis=1) + (by_class[labels] * rows).sum(axis=1)
-    return projections
+    return np.asarray(rows @ features + ((rows @ products) * rows).sum(axis=1) + (by_class[labels] * rows).sum(axis=1))
 
 
 def _sum_examples(*, own_values: bool, is_natural: bool) -> tuple[Examples, Examples]:
@@ -416,8 +405,7 @@ def record_game(spec: RunSpec, epsilon: float, *, is_natural: bool) -> Game:
         if params.project_to == 0:
             return 2 * values - 1
         projected = quadratic.RandomProjection(n_values, params.project_to, seed).of(values[None])[0].astype(np.float64)
-        clipped: Floats = projected * min(1.0, params.clip / max(float(np.abs(projected).sum()), 1e-300))
-        return clipped
+        return np.asarray(projected * min(1.0, params.clip / max(float(np.abs(projected).sum()), 1e-300)))
 
     def score(seed: int, seen: Released) -> Floats:
         one, other = (noised(seed, values) for values in pair(seed))

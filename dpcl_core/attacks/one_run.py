@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
 
 import numpy as np
@@ -26,7 +26,7 @@ from dpcl_core.errors import BadInput
 from dpcl_core.methods.common.method import PublicContext
 from dpcl_core.privacy import audit_bounds, gaussian
 from dpcl_core.privacy.audit_bounds import Area, Audited, Bound, Coins
-from dpcl_core.scenarios.stream import Examples, Task
+from dpcl_core.scenarios.stream import Examples
 from dpcl_core.spec import RunSpec
 
 FIRST = "first"  # name of the first task: a language model reads it in its prompts
@@ -36,10 +36,6 @@ _KNOWLEDGE = "sees the adapters after each task, knows those before it and every
 HOW = "the noisy sum of gradients, read off the first step of Adam"
 _CHOOSING, _GUESSED = 0.1, 0.2  # shares: of coins revealed to choose a statistic, and of the rest, the coins guessed
 _POWER = 0.9  # chance of detecting the smallest fault that is reported
-_ADVERSARY = (
-    "sees everything that is released, and knows everything planted; which of it took part he guesses. The run's settings "
-    "are played once more with these plants: they were not in its data, so what it released cannot be audited afterwards"
-)
 
 
 def audited(spec: RunSpec, epsilon: float) -> Audited:
@@ -96,10 +92,11 @@ def judged(
     best: Bound = max(bounds, key=lambda name: bounds[name])
     return Audited(
         claimed, accounted, bounds[best], delta, confidence, len(coins),
-        f"{attack}; {right} of {2 * half} coins guessed rightly", _ADVERSARY, unit=f"{planted}, each there by a coin",
-        guessed=2 * half, right=right,
-        through="run", bound=best, bounds=bounds,
-        detects=_detects(guesses, accounted, delta, level) if is_gaussian else None,
+        f"{attack}; {right} of {2 * half} coins guessed rightly",
+        "sees everything that is released, and knows everything planted; which of it took part he guesses. The run's "
+        "settings are played once more with these plants: they were not in its data, so what it released cannot be audited "
+        "afterwards", unit=f"{planted}, each there by a coin", guessed=2 * half, right=right, through="run", bound=best,
+        bounds=bounds, detects=_detects(guesses, accounted, delta, level) if is_gaussian else None,
     )  # fmt: skip
 
 
@@ -157,20 +154,12 @@ def one_step_game(
 
     They are in the first task, or in every task where people recur: one coin decides about all that there is of a person.
     """
-    n, takes_part = len(own), partial(play.coins, n=len(own))
-    all_examples = Examples(np.concatenate([own.inputs, others.inputs]), np.concatenate([own.labels, others.labels]))
-
-    def tasks(seed: int, side: bool) -> Sequence[Task]:
-        present = takes_part(seed) == side
-        included = np.arange(n) + n * ~present if spec.privacy.adjacency == "replace" else np.flatnonzero(present)
-        train, nothing = all_examples.take(included), all_examples.take(included[:0])
-        names = [FIRST, *(f"{task + 1}" for task in range(1, known.n_tasks))]
-        where = [train if task == 0 or known.recurrence == "every" else nothing for task in range(known.n_tasks)]
-        return [Task(task, name, where[task], nothing, known.public) for task, name in enumerate(names)]
-
+    takes_part = partial(play.coins, n=len(own))
+    names = [FIRST, *(f"{task + 1}" for task in range(1, known.n_tasks))]
     return Game(
-        spec, known, tasks, score, f"{HOW} ({attack})", _KNOWLEDGE, takes_part=takes_part, start=START, planted=planted
-    )
+        spec, known, play.many_persons(spec, known, own, others, takes_part, names=names), score,
+        f"{HOW} ({attack})", _KNOWLEDGE, takes_part=takes_part, start=START, planted=planted,
+    )  # fmt: skip
 
 
 def step_noise(spec: RunSpec, epsilon: float) -> float:
@@ -202,8 +191,7 @@ def noisy_sum(before: Mapping[str, NDArray[np.generic]], after: Seen, size: floa
     """
     changes = [np.asarray(before[name], np.float64) - np.asarray(after[name], np.float64) for name in before]
     step = np.clip(np.concatenate([part.ravel() for part in changes]) / rate, -1 + 1e-6, 1 - 1e-6)
-    sums: Floats = _ADAM * size * step / (1 - np.abs(step))
-    return sums
+    return np.asarray(_ADAM * size * step / (1 - np.abs(step)))
 
 
 def log_odds(gradients: Floats, seen: Floats, usual: Floats, std: float) -> Floats:

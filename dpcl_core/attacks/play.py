@@ -7,7 +7,7 @@ game against a published claim, played through the mechanism alone.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from itertools import product
@@ -200,21 +200,21 @@ def stream(first: Examples, others: Examples, known: PublicContext, names: Seque
 
 
 def many_persons(
-    spec: RunSpec, known: PublicContext, rows: NDArray[np.generic], labels: NDArray[np.int64],
-    changed: NDArray[np.int64], takes_part: Callable[[int], NDArray[np.bool_]], crowd: Examples | None = None,
-    names: Sequence[str] = (),
+    spec: RunSpec, known: PublicContext, own: Examples, instead: Examples, takes_part: Callable[[int], NDArray[np.bool_]],
+    crowd: Examples | None = None, names: Sequence[str] = (),
 ) -> Streams:  # fmt: skip
-    """The streams of a game on many persons, one row each, with a known `crowd`. The two sides swap who takes part.
+    """The streams of a game on many persons, each with one of their `own`, and a known `crowd`; sides swap who takes part.
 
-    Under "replace" a person who does not take part has the same row with the `changed` label.
+    Under "replace" a person who does not take part has the example at the same place of `instead`.
     """
-    others = Examples(rows[:0], labels[:0]) if crowd is None else crowd
+    both = Examples(np.concatenate([own.inputs, instead.inputs]), np.append(own.labels, instead.labels))
+    others = own.take(np.arange(0)) if crowd is None else crowd
 
     def tasks(seed: int, side: bool) -> Sequence[Task]:
         present = takes_part(seed) == side
-        kept = np.arange(len(labels)) if spec.privacy.adjacency == "replace" else np.flatnonzero(present)
-        own = np.where(present, labels, changed)[kept]
-        first = Examples(np.concatenate([rows[kept], others.inputs]), np.append(own, others.labels))
+        is_replaced = spec.privacy.adjacency == "replace"
+        chosen = both.take(np.arange(len(own)) + len(own) * ~present if is_replaced else np.flatnonzero(present))
+        first = Examples(np.concatenate([chosen.inputs, others.inputs]), np.append(chosen.labels, others.labels))
         return stream(first, others, known, names)
 
     return tasks
@@ -288,6 +288,7 @@ def of_mechanism(
 
 
 Setting = TypeVar("Setting")
+Side = TypeVar("Side")
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,22 +296,24 @@ class Guesses:
     """How often an attacker guessed "the first data set" for `n` releases from the first, and for `n` from the second.
 
     `remark`: what else a result says of the attack. `claimed`: the attacked budget, where it is not the setting's.
+    `is_one_way`: the claim is of the first data set against the second alone.
     """
 
     hits: int
     false_alarms: int
     n: int
     remark: str = ""
-    claimed: float = math.nan
+    claimed: float | None = None
+    is_one_way: bool = False
 
     @property
     def share_right(self) -> float:
         """Share of correct guesses; 0.5 is chance."""
         return (self.hits + self.n - self.false_alarms) / (2 * self.n)
 
-    def lower_bound(self, delta: float, *, is_one_way: bool = False) -> float:
+    def lower_bound(self, delta: float) -> float:
         """Lower bound on epsilon (Clopper and Pearson, half of the error probability for each rate)."""
-        bound = audit_bounds.one_way_bound if is_one_way else audit_bounds.bound_of_counts
+        bound = audit_bounds.one_way_bound if self.is_one_way else audit_bounds.bound_of_counts
         return bound(self.hits, self.n, self.false_alarms, self.n, delta, CONFIDENCE)
 
 
@@ -333,10 +336,12 @@ class Attack(Generic[Setting]):
         """Releases on each side for `trials` requested ones."""
         return min(trials * self.times, self.most or trials * self.times)
 
-    def result(self, guesses: Guesses, claimed: float, delta: float, *, is_one_way: bool = False) -> Audited:
-        """The audit's result; no ledger confirms the claim."""
-        bound, how = guesses.lower_bound(delta, is_one_way=is_one_way), f"{self.attack}{guesses.remark}"
-        return Audited(claimed, math.inf, bound, delta, CONFIDENCE, guesses.n, how, self.adversary)
+    def audited(self, setting: Setting, claimed: float, trials: int, delta: float) -> Audited:
+        """The result on this setting for `trials` requested releases a side; no ledger confirms the claim."""
+        guesses = self.play(setting, noise.ReleaseNoise(), self.n_releases(trials))
+        budget = claimed if guesses.claimed is None else guesses.claimed
+        bound, how = guesses.lower_bound(delta), f"{self.attack}{guesses.remark}"
+        return Audited(budget, math.inf, bound, delta, CONFIDENCE, guesses.n, how, self.adversary)
 
 
 def of_claim(
@@ -351,19 +356,24 @@ def of_claim(
 
 
 def guessed_by_score(
-    first: Callable[[int], Floats], second: Callable[[int], Floats], n: int, delta: float, *, is_one_way: bool = False
+    scores: Callable[[Side, int], Floats], sides: Iterable[Side], n: int, delta: float, *, is_one_way: bool = False
 ) -> Guesses:
-    """Guesses "first" above a score threshold that the attacker chooses on n simulated releases of each side."""
-    inside, without = np.sort(first(n)), np.sort(second(n))
+    """Guesses "first" above a score threshold that the attacker chooses on n simulated releases of each of two sides.
+
+    `scores`: of so many releases of a side.
+    """
+    first, second = sides
+    inside, without = np.sort(scores(first, n)), np.sort(scores(second, n))
     seen = np.concatenate([inside, without])
     more = np.linspace(seen.min(), seen.max(), 201) if is_one_way else (inside[0] + without[-1]) / 2
     cuts = np.union1d(np.quantile(seen, np.linspace(0, 1, 201)), more)
-    hits, alarms = (n - np.searchsorted(sample, cuts) for sample in (inside, without))
-    simulated = [Guesses(int(a), int(b), n) for a, b in zip(hits, alarms, strict=True)]
-    proved = np.array([guesses.lower_bound(delta, is_one_way=is_one_way) for guesses in simulated])
+    above = (n - np.searchsorted(sample, cuts) for sample in (inside, without))
+    simulated = (Guesses(int(a), int(b), n, is_one_way=is_one_way) for a, b in zip(*above, strict=True))
+    proved = np.array([guesses.lower_bound(delta) for guesses in simulated])
     best = cuts[proved == proved.max()]
     cut = best[len(best) // 2]  # the middle of equally good cuts: far from both samples if they are separated
-    return Guesses(int((first(n) >= cut).sum()), int((second(n) >= cut).sum()), n)
+    hits, alarms = (int((scores(side, n) >= cut).sum()) for side in (first, second))
+    return Guesses(hits, alarms, n, is_one_way=is_one_way)
 
 
 # Runs that cannot be audited in one training, with the reasons. The audits are in `one_run`, which this does not load.

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,11 +65,16 @@ def audited(setting: Setting, attack: str, trials: int) -> audit_bounds.Audited:
 
     `claimed`: the nominal budget of the token in question. Without noise, every attack is the one on exact vectors.
     """
-    chosen, is_noisy = ATTACKS[attack], math.isfinite(setting.upper)
-    n = chosen.n_releases(trials) if is_noisy else trials
-    guesses = (chosen.play if is_noisy else _exact)(setting, ReleaseNoise(), n)
-    remark = f"; nominal ε of the token: {statement.shown_number(guesses.claimed)}"
-    return chosen.result(replace(guesses, remark=remark), guesses.claimed, setting.delta, is_one_way=True)
+    chosen = ATTACKS[attack]
+    if math.isinf(setting.upper):
+        chosen = replace(chosen, play=_exact, times=1)
+    return chosen.audited(setting, setting.lower, trials, setting.delta)
+
+
+def _about(guesses: Guesses, nominal: float) -> Guesses:
+    """The guesses about a token with this nominal budget; Eq. 6 claims it of x against x' alone."""
+    remark = f"; nominal ε of the token: {statement.shown_number(nominal)}"
+    return replace(guesses, claimed=nominal, remark=remark, is_one_way=True)
 
 
 def _released(setting: Setting, table: Floats, tokens: list[int], ratios: Floats, noise: Noise, n: int) -> Floats:
@@ -93,25 +98,22 @@ def _level(setting: Setting, noise: Noise, n: int) -> Guesses:
 
     def lengths(level: float, count: int) -> Floats:
         released = _released(setting, table, [0] * n_tokens, np.full(n_tokens, level), noise, count)
-        squares: Floats = np.square(released - clipped(table, 1.0)[0]).sum(axis=(1, 2))
-        return squares
+        return np.asarray(np.square(released - clipped(table, 1.0)[0]).sum(axis=(1, 2)))
 
-    first, second = (partial(lengths, level) for level in levels)
-    return replace(play.guessed_by_score(first, second, n, setting.delta, is_one_way=True), claimed=float(nominal[0]))
+    return _about(play.guessed_by_score(lengths, levels, n, setting.delta, is_one_way=True), float(nominal[0]))
 
 
 def _exact(setting: Setting, noise: Noise, n: int) -> Guesses:
     """The token with the most noise, or a stop word instead. Guesses "stop word" only for its exact vector."""
     table = np.eye(2, _WIDTH)
     stop_word = clipped(table, 1.0)[1]
-
     levels = setting.ratios([setting.lower, setting.lower]) * np.array([1.0, float(setting.is_sentence)])
 
     def guesses(token: int) -> int:
         seen = _released(setting, table, [token], levels[token : token + 1], noise, n)[:, 0]
         return int((seen != stop_word).any(axis=1).sum())
 
-    return Guesses(guesses(0), guesses(1), n, claimed=setting.lower)
+    return _about(Guesses(guesses(0), guesses(1), n), setting.lower)
 
 
 def _opposite(setting: Setting, noise: Noise, n: int, n_releases: int) -> Guesses:
@@ -133,7 +135,7 @@ def _opposite(setting: Setting, noise: Noise, n: int, n_releases: int) -> Guesse
         seen = sum(_released(setting, table, [token], ratio, noise, n)[:, 0, 0] for _ in range(n_releases)) / n_releases
         return int((seen > cut).sum())
 
-    return Guesses(guesses(0), guesses(1), n, claimed=setting.lower)
+    return _about(Guesses(guesses(0), guesses(1), n), setting.lower)
 
 
 def _context(setting: Setting, noise: Noise, n: int) -> Guesses:
@@ -154,12 +156,9 @@ def _context(setting: Setting, noise: Noise, n: int) -> Guesses:
 
     def odds(level: Floats, count: int) -> Floats:
         released = _released(setting, table, later, level, noise, count)
-        ratios: Floats = np.square(released - clipped(table, 1.0)[later]).sum(axis=2) @ weights
-        return ratios
+        return np.asarray(np.square(released - clipped(table, 1.0)[later]).sum(axis=2) @ weights)
 
-    first, second = (partial(odds, level) for level in levels)
-    guesses = play.guessed_by_score(first, second, n, setting.delta, is_one_way=True)
-    return replace(guesses, claimed=float(nominal[0, place]))
+    return _about(play.guessed_by_score(odds, levels, n, setting.delta, is_one_way=True), float(nominal[0, place]))
 
 
 @lru_cache(maxsize=1)
@@ -307,24 +306,22 @@ def _copies_of(spec: RunSpec, facts: PublicSizes, epsilon: float) -> tuple[Copie
             return published_embeddings(table, tokens[:, None], levels, 1.0, ReleaseNoise(), book, task=0)[:, 0]
 
         return printed, params.epochs, math.inf
-    ratio = params.copy_noise(spec.privacy, facts, epsilon).ratio
-    n_texts = facts.n_tasks if facts.recurrence == "every" else 1
+    ratio = params.copy_noise(privacy, facts, epsilon).ratio
     book = Ledger(privacy.delta, privacy.adjacency, facts.recurrence)
 
     def once(table: Table, texts: Tokens, task: int = 0) -> Table:
         return noisy_embeddings(table, texts, ratio, 1.0, ReleaseNoise(), book, task=task)
 
-    for task in range(n_texts):
+    for task in range(facts.n_recurring):
         once(np.zeros((1, 1), np.float32), np.zeros((1, params.length), np.int64), task)
-    return lambda table, tokens: once(table, tokens[:, None])[:, 0], n_texts, book.epsilon()
+    return lambda table, tokens: once(table, tokens[:, None])[:, 0], facts.n_recurring, book.epsilon()
 
 
 def _inverted(spec: RunSpec, facts: PublicSizes, table: Table, epsilon: float, n: int) -> audit_bounds.Audited:
     copies, times, accounted = _copies_of(spec, facts, epsilon)
 
     def seen(tokens: Tokens) -> Floats:
-        total = sum(copies(table, tokens).astype(np.float64) for _ in range(times))
-        return np.asarray(total) / times
+        return np.asarray(sum(copies(table, tokens).astype(np.float64) for _ in range(times))) / times
 
     named = np.random.default_rng(0).permutation(len(table))[:_MOST_NAMED]
     share = float((nearest_rows(table, seen(named))[0] == named).mean())

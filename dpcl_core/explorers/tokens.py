@@ -324,7 +324,7 @@ def _log_probabilities(ids: Sequence[Sequence[int]], backbone: str, done: Callab
     for start in range(0, len(ids), _AT_ONCE):
         rows = by_length[start : start + _AT_ONCE]
         width = max(len(ids[row]) for row in rows)
-        likely[rows, :width] = log_probabilities(backbone, tokens[rows, :width], "cpu", single=True, is_filled=False)
+        likely[rows, :width] = log_probabilities(backbone, tokens[rows, :width], "cpu", is_shown=True)
         done(start + len(rows))
     return likely
 

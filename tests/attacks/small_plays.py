@@ -19,6 +19,7 @@ from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.stream import Examples, Task
 from dpcl_core.spec import RunSpec
 from tests.methods import pecl_small
+from tests.methods.training import public_context
 from tests.support import clients
 
 N_TASKS, NOMINAL, _PER_TASK = 3, 24, 21  # examples of a task: the public number, and how many there are
@@ -115,14 +116,7 @@ def facts(asked: RunSpec) -> PublicContext:
         return clients.known(OF_CLIENTS, PUBLIC)
     if _is_of_texts(asked.method):
         return pecl_small.known(n_tasks=N_TASKS, may_show=False)
-    return PublicContext(
-        n_inputs=36,
-        n_classes=2 * N_TASKS,
-        public=tuple(range(2 * N_TASKS)),
-        n_people=N_TASKS * NOMINAL,
-        n_tasks=N_TASKS,
-        form=Form((6, 6, 1), 0.0, 1.0),
-    )
+    return public_context(36, 2 * N_TASKS, N_TASKS * NOMINAL, N_TASKS, form=Form((6, 6, 1), 0.0, 1.0))
 
 
 def _tasks(asked: RunSpec) -> Sequence[Task]:
@@ -131,16 +125,12 @@ def _tasks(asked: RunSpec) -> Sequence[Task]:
     if _is_of_texts(asked.method):
         two = pecl_small.stream(11)  # of the public number of twelve
         return [*two, Task(2, "trade", pecl_small.texts(11, 0, 40), two[0].test, (0, 1))]
-    random = np.random.default_rng(7)
-    places = np.arange(N_TASKS * _PER_TASK)
+    random, places = np.random.default_rng(7), np.arange(N_TASKS * _PER_TASK)
     labels = places % 2 + 2 * (places // _PER_TASK)
     huge = np.where(np.arange(36) % 2, 30.0, -30.0)  # of a neighbour alone
     table = np.vstack([random.uniform(0, 1, (len(labels), 36)), huge]).astype(np.float32)
     if getattr(asked.params, "adapter", "head") != "head":
         table = random.integers(0, 256, (len(labels) + 1, 16, 16, 3)).astype(np.uint8)
     everything = Examples(table, np.append(labels, 0).astype(np.int64))
-    found = []
-    for index in range(N_TASKS):
-        own = everything.take(np.arange(index * _PER_TASK, (index + 1) * _PER_TASK))
-        found.append(Task(index, f"task {index + 1}", own, own, (2 * index, 2 * index + 1)))
-    return found
+    own = [everything.take(index * _PER_TASK + np.arange(_PER_TASK)) for index in range(N_TASKS)]
+    return [Task(index, f"task {index + 1}", one, one, (2 * index, 2 * index + 1)) for index, one in enumerate(own)]

@@ -26,6 +26,11 @@ def spec(dataset: str = "mnist", epsilons: tuple[float, ...] = (0.5, 2.0, math.i
     return asked("l2dp-ml", *epsilons, params=params, data={"dataset": dataset})
 
 
+def seeded(monkeypatch: pytest.MonkeyPatch, purpose: str) -> None:
+    """The same noise every time: a search may miss by chance."""
+    monkeypatch.setattr("dpcl_core.privacy.noise.ReleaseNoise", lambda: SeededNoise(Cell(0.5, 0), purpose))
+
+
 def test_a_run_is_audited_at_every_budget_and_every_claim_is_exceeded() -> None:
     found = catalog.auditor("l2dp-ml")(spec(), 1000)
     assert [one.claimed for one in found] == [0.5, 2.0, math.inf]
@@ -35,7 +40,7 @@ def test_a_run_is_audited_at_every_budget_and_every_claim_is_exceeded() -> None:
 
 @pytest.mark.parametrize("attack", ["differencing", "rank-one", "labels", "likelihood"])
 def test_every_attack_can_be_called_by_name_and_fires(attack: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(l2dp_games, "ReleaseNoise", lambda: SeededNoise(Cell(0.5, 0), attack))  # a search may miss by chance
+    seeded(monkeypatch, attack)
     (found,) = catalog.auditor("l2dp-ml", attack)(spec(epsilons=(0.5,)), 20)
     assert found.lower_bound > 0.5
     assert found.trials == 20
@@ -113,7 +118,6 @@ def test_the_rank_one_test_attacks_the_gradient_that_training_takes() -> None:
     noisy, weights = torch.from_numpy(records + chi1), torch.from_numpy(theta).requires_grad_()
     hidden = (noisy @ weights + torch.from_numpy(2 * chi2)).detach()
     reconstruction(noisy, hidden @ weights.T, "taylor1-linear").backward()
-    assert weights.grad is not None
     found = l2dp_games.encoder_gradient(records, theta, chi1, chi2)
     assert np.abs(found - weights.grad.numpy().T).max() < 1e-8 * np.abs(found).max()
 
@@ -141,20 +145,14 @@ def test_the_likelihood_test_proves_more_than_is_claimed(monkeypatch: pytest.Mon
     Seeded: the search may miss now and then, and a test that fails for that would say nothing.
     """
     assert Guesses(18, 2, 20).lower_bound(1e-5) > 0.5
-    monkeypatch.setattr(l2dp_games, "ReleaseNoise", lambda: SeededNoise(Cell(0.5, 0), "likelihood"))
+    seeded(monkeypatch, "likelihood")
     found = audited(CLAIMED, "likelihood", 20, 1e-5)
     assert found.lower_bound > found.claimed
 
 
 def test_the_likelihood_test_takes_no_more_releases_than_seconds_allow(monkeypatch: pytest.MonkeyPatch) -> None:
-    played: list[int] = []
-
-    def play(*arguments: object) -> Guesses:
-        played.append(int(str(arguments[-1])))
-        return Guesses(1, 0, played[-1])
-
-    monkeypatch.setattr(l2dp_games, "likelihood_game", play)
-    assert audited(CLAIMED, "likelihood", 5000, 1e-5).trials == played[0] == ATTACKS["likelihood"].most == 100
+    monkeypatch.setattr(l2dp_games, "likelihood_game", lambda *arguments: Guesses(1, 0, arguments[-1]))
+    assert audited(CLAIMED, "likelihood", 5000, 1e-5).trials == ATTACKS["likelihood"].most == 100
 
 
 def test_without_noise_the_attacks_win_as_well_and_nothing_was_claimed() -> None:
@@ -238,13 +236,14 @@ def test_the_noise_of_a_linear_encoder_has_rank_one(digits: tuple) -> None:
     assert l2dp_games.second_singular_value(gradient, l2dp_games.cross_covariance(changed, theta)) > 1
 
 
-def test_the_gradient_equals_a_loop_over_records(digits: tuple) -> None:
+def test_the_gradient_and_one_step_with_the_clip_equal_a_loop_over_records(digits: tuple) -> None:
     records, theta = digits[0][:5], np.random.default_rng(0).normal(0, 0.2, (64, 3))
-    chi1, chi2, total = NOISE.laplace((64,)), NOISE.laplace((3,)), np.zeros((3, 64))
-    for record in records:
-        hidden = theta.T @ (record + chi1) + 2 * chi2
-        total += np.outer(hidden, 0.5 - (record + chi1))
-    assert np.abs(l2dp_games.encoder_gradient(records, theta, chi1, chi2) - total).max() < 1e-10
+    chi1, chi2, gradient, step = NOISE.laplace((64,)), NOISE.laplace((3,)), np.zeros((3, 64)), np.zeros((3, 64))
+    for noisy in records + chi1:
+        gradient += np.outer(theta.T @ noisy + 2 * chi2, 0.5 - noisy)
+        step += np.outer(np.clip(theta.T @ noisy, -1, 1) + chi2, 0.5 - noisy) / 5
+    assert np.abs(l2dp_games.encoder_gradient(records, theta, chi1, chi2) - gradient).max() < 1e-10
+    assert np.abs(l2dp_games.step(records, theta, chi1, chi2) - step).max() < 1e-12
 
 
 def test_the_rank_one_test_wins_every_game(digits: tuple) -> None:
@@ -261,20 +260,11 @@ def test_two_steps_give_every_label_away(digits: tuple) -> None:
     first, second = (np.clip(np.maximum(records @ generator.normal(0, 0.3, (64, 60)), 0), -1, 1) for _ in range(2))
     game = l2dp_games.label_game(NOISE, 512.0, (first, second), labels, (int(labels[-1].argmax()) + 1) % 10, N)
     assert (game.hits, game.false_alarms) == (N, 0)
-    chi3 = 512 * NOISE.laplace((10, 60))
-    known = labels.copy()
+    chi3, known = 512 * NOISE.laplace((10, 60)), labels.copy()
     known[-1] = 0
     scores = l2dp_games.label_scores(labels.T @ first + chi3, labels.T @ second + chi3, (first, second), known, 49)
     assert scores.argmax() == labels[-1].argmax()
     assert np.abs(np.delete(scores, labels[-1].argmax())).max() < 1e-6 * scores.max()
-
-
-def test_one_step_equals_a_loop_with_the_clip(digits: tuple) -> None:
-    records, theta = digits[0][:5], np.random.default_rng(0).normal(0, 0.2, (64, 3))
-    chi1, chi2, total = NOISE.laplace((64,)), NOISE.laplace((3,)), np.zeros((3, 64))
-    for record in records:
-        total += np.outer(np.clip(theta.T @ (record + chi1), -1, 1) + chi2, 0.5 - (record + chi1)) / 5
-    assert np.abs(l2dp_games.step(records, theta, chi1, chi2) - total).max() < 1e-12
 
 
 def test_the_fits_derivative_is_that_of_the_step(digits: tuple) -> None:
@@ -282,11 +272,9 @@ def test_the_fits_derivative_is_that_of_the_step(digits: tuple) -> None:
     at, h = np.concatenate([4 * NOISE.laplace((64,)), 4 * NOISE.laplace((4,))]), 1e-6
     slopes = l2dp_games.Hypothesis(records, theta)._jacobian(at)
     for place in (0, 17, 63, 64, 67):
-        ahead, behind = at.copy(), at.copy()
-        ahead[place] += h
-        behind[place] -= h
-        moved = (l2dp_games.step(records, theta, ahead[:64], ahead[64:]) - l2dp_games.step(
-            records, theta, behind[:64], behind[64:])).ravel() / (2 * h)  # fmt: skip
+        ahead, behind = (at + sign * h * (np.arange(68) == place) for sign in (1, -1))
+        ends = [l2dp_games.step(records, theta, chi[:64], chi[64:]) for chi in (ahead, behind)]
+        moved = (ends[0] - ends[1]).ravel() / (2 * h)
         # a unit of one of 30 records that the step pushes over the clip's edge is seen in a part of the difference only
         assert np.abs(slopes[:, place] - moved).max() < 1e-5
 

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
 from dpcl_core import checks
 from dpcl_core.backbones import plain_language
-from dpcl_core.data.texts import Canary, Span, TextForm, Texts
+from dpcl_core.data.texts import Span, TextForm, Texts
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.method import LearnerEvent, PublicContext
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.stream import Examples, Task
 from dpcl_core.spec import RunSpec
+from tests.methods.training import public_context
 
 LENGTH = 24
 CLASSES = ("world", "sports", "good", "poor")
@@ -37,39 +38,22 @@ def stream(n: int = 12, n_tasks: int = 2) -> list[Task]:
     return [Task(k, NAMES[k], texts(n, k), texts(4, k, 100), (2 * k, 2 * k + 1)) for k in range(n_tasks)]
 
 
-def known(
-    n: int = 12,
-    n_tasks: int = 2,
-    may_show: bool = True,
-    canaries: tuple[Canary, ...] = (),
-    source_sizes: Mapping[str, int] | None = None,
-) -> PublicContext:
-    return PublicContext(
-        n_inputs=0, n_classes=4, public=(0, 1, 2, 3), n_people=n * n_tasks, n_tasks=n_tasks, classes=CLASSES,
-        texts=TextForm(LENGTH, may_show=may_show), canaries=canaries, source_sizes=source_sizes or {},
-    )  # fmt: skip
+def known(n: int = 12, n_tasks: int = 2, may_show: bool = True, **more: Any) -> PublicContext:
+    return public_context(0, 4, n * n_tasks, n_tasks, classes=CLASSES, texts=TextForm(LENGTH, may_show=may_show), **more)
 
 
 def spec(method: str = "pecl", epsilon: float = 8.0, adjacency: str = "add-remove", **params: object) -> RunSpec:
-    return checks.parse(
-        {
-            "method": method,
-            "params": {"length": LENGTH, "epochs": 2, "batch_size": 6, **params},
-            "data": {"dataset": "pii-synthetic", "backbone": "lm-tiny"},
-            "scenario": {"kind": "source-incremental"},
-            "labels": "prior",
-            "privacy": {"epsilons": [epsilon], "delta": 1e-3, "noise": "seeded", "adjacency": adjacency},
-            "seeds": [0],
-        }
-    )
+    raw = {
+        "method": method, "params": {"length": LENGTH, "epochs": 2, "batch_size": 6, **params}, "labels": "prior",
+        "data": {"dataset": "pii-synthetic", "backbone": "lm-tiny"}, "scenario": {"kind": "source-incremental"},
+        "seeds": [0], "privacy": {"epsilons": [epsilon], "delta": 1e-3, "noise": "seeded", "adjacency": adjacency},
+    }  # fmt: skip
+    return checks.parse(raw)
 
 
-def trained(given: RunSpec, tasks: list[Task] | None = None, **public: object) -> tuple[object, Ledger, list[LearnerEvent]]:
+def trained(given: RunSpec, tasks: list[Task] | None = None, **public: Any) -> tuple[Any, Ledger, list[LearnerEvent]]:
     tasks = stream() if tasks is None else tasks
     (cell,) = given.cells()
-    learner = methods.maker(given.method)(given, [cell], known(n_tasks=len(tasks), **public))  # type: ignore[arg-type]
+    learner = methods.maker(given.method)(given, [cell], known(n_tasks=len(tasks), **public))
     ledger = Ledger(given.privacy.delta, given.privacy.adjacency, "once")
-    said: list[LearnerEvent] = []
-    for task in tasks:
-        said += list(learner.learn({0: task}, {cell: ledger}))
-    return learner, ledger, said
+    return learner, ledger, [event for task in tasks for event in learner.learn({0: task}, {cell: ledger})]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import takewhile
 from pathlib import Path
@@ -134,10 +134,15 @@ def test_a_run_that_is_broken_off_keeps_what_was_planned(tmp_path: Path, monkeyp
     assert [number.name for number in found.numbers if number.name.startswith("all 4 models of this run")]
 
 
-def test_one_model_says_no_more_than_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    door, raw = METHODS["dp-fedavg"]
+def run_of(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Event]:
+    """A run of one model of the method on a neighbour's data."""
+    door, raw = METHODS[name]
     lies(door, D, tmp_path, monkeypatch)
-    events = list(engine.run(spec("dp-fedavg", raw, door[0])))
+    return engine.run(spec(name, raw, door[0]))
+
+
+def test_one_model_says_no_more_than_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    events = list(run_of("dp-fedavg", tmp_path, monkeypatch))
     (plan,), (one,) = of_kind(events, Planned), of_kind(events, CellFinished)
     assert plan.epsilon == pytest.approx(one.guarantee.epsilon, rel=1e-3)
     assert not [name for name in one.guarantee.parts if name.startswith(statement.OF_ALL)]
@@ -150,10 +155,8 @@ def test_what_a_container_says_is_declared_in_statement_and_card(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """To clients, too: a column that is named after a person names that person, whoever holds the row."""
-    door, raw = METHODS[name]
-    assert door[1] == ".parquet"
-    lies(door, D, tmp_path, monkeypatch)
-    events = list(engine.run(spec(name, raw, door[0])))
+    assert METHODS[name][0][1] == ".parquet"
+    events = list(run_of(name, tmp_path, monkeypatch))
     (one,), (plan,) = of_kind(events, CellFinished), of_kind(events, Planned)
     said = "what a parquet file says of its columns, for all rows together: names, types and lists of categories"
     assert one.guarantee.not_covered.count(said) == 1
@@ -164,23 +167,23 @@ def test_what_a_container_says_is_declared_in_statement_and_card(
 
 def test_learners_share_no_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     """Trainings of two learners compose in sequence, those of one on the same batches in one step each."""
-    cells = [Cell(1.0, 0), Cell(8.0, 0)]
-    books = {cell: Ledger(1e-5, "add-remove", "once") for cell in cells}
-    for ledger in books.values():
-        ledger.spend(dp.SelfComposedDpEvent(dp.GaussianDpEvent(30.0), 4), task=0, what="steps", shares_batches=True)
+
+    def books(step: dp.DpEvent) -> dict[Cell, Ledger]:
+        found = {cell: Ledger(1e-5, "add-remove", "once") for cell in (Cell(1.0, 0), Cell(8.0, 0))}
+        for ledger in found.values():
+            ledger.spend(dp.SelfComposedDpEvent(step, 4), task=0, what="steps", shares_batches=True)
+        return found
+
+    def apart(of: dict[Cell, Ledger]) -> float:
+        return joint_release([{cell: ledger} for cell, ledger in of.items()])[0]
+
     twice = gaussian.epsilon(30.0 / math.sqrt(8), 1e-5)
-    assert joint_release([{cell: books[cell]} for cell in cells])[0] == pytest.approx(twice, rel=1e-4)
-    for ledger in books.values():
-        ledger.entries.clear()
-        ledger.spend(dp.SelfComposedDpEvent(dp.PoissonSampledDpEvent(0.1, dp.GaussianDpEvent(0.8)), 4), task=0, what="steps",
-                     shares_batches=True)  # fmt: skip
-    apart, same = joint_release([{cell: books[cell]} for cell in cells])[0], joint_release([books])[0]
-    assert apart < 0.9 * same
+    assert apart(books(dp.GaussianDpEvent(30.0))) == pytest.approx(twice, rel=1e-4)
+    sampled = books(dp.PoissonSampledDpEvent(0.1, dp.GaussianDpEvent(0.8)))
+    assert apart(sampled) < 0.9 * joint_release([sampled])[0]
 
 
 def test_a_model_that_does_more_than_was_planned_releases_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    door, raw = METHODS["dp-fedavg"]
-    lies(door, D, tmp_path, monkeypatch)
     real = references.run_plan
 
     def less(*arguments: Any) -> Planned:
@@ -190,7 +193,7 @@ def test_a_model_that_does_more_than_was_planned_releases_nothing(tmp_path: Path
     monkeypatch.setattr(references, "run_plan", less)
     said: list[Event] = []
     with pytest.raises(BadInput, match="mend the plan"):
-        said.extend(engine.run(spec("dp-fedavg", raw, door[0])))
+        said.extend(run_of("dp-fedavg", tmp_path, monkeypatch))
     assert not [event for event in said if isinstance(event, TaskLearned | Classifier | CellFinished)]
 
 

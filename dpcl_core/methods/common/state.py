@@ -166,9 +166,13 @@ class _Reader:
             case {"set": list(items)}:
                 return set(self._items(items, None, records))
             case {"dict": list(pairs)}:
-                return self._dict(cast("list[list[JsonValue]]", pairs), fresh, records)
-            case {"record": str(kind), "fields": dict(values)}:
-                return self._record(records[kind], values, records)
+                there, named = fresh if isinstance(fresh, Mapping) else {}, cast("list[list[JsonValue]]", pairs)
+                keys = [self.read(key, None, records) for key, _ in named]
+                return {key: self.read(one, there.get(key), records) for key, (_, one) in zip(keys, named, strict=True)}
+            case {"record": str(name), "fields": dict(values)}:
+                kind = records[name]
+                left_out: Mapping[str, object] = dict.fromkeys(getattr(kind, "UNKEPT", ()))
+                return kind(**left_out, **{field: self.read(value, None, records) for field, value in values.items()})
             case {"object": dict(values)}:
                 return self._object(values, fresh, records)
             case {"generator": dict(state)}:
@@ -183,15 +187,6 @@ class _Reader:
         is_alike = isinstance(fresh, list | tuple) and len(fresh) == len(items)
         there = cast("Sequence[object]", fresh) if is_alike else [None] * len(items)
         return [self.read(item, one, records) for item, one in zip(items, there, strict=True)]
-
-    def _dict(self, pairs: Sequence[Sequence[JsonValue]], fresh: object, records: _Named) -> dict[object, object]:
-        there = fresh if isinstance(fresh, Mapping) else {}
-        keys = [self.read(key, None, records) for key, _ in pairs]
-        return {key: self.read(one, there.get(key), records) for key, (_, one) in zip(keys, pairs, strict=True)}
-
-    def _record(self, kind: type, values: Mapping[str, JsonValue], records: _Named) -> object:
-        left_out: Mapping[str, object] = dict.fromkeys(getattr(kind, "UNKEPT", ()))
-        return kind(**left_out, **{name: self.read(value, None, records) for name, value in values.items()})
 
     def _object(self, values: Mapping[str, JsonValue], fresh: object, records: _Named) -> object:
         assert isinstance(fresh, Durable), "its owner makes it before its state is set"

@@ -82,26 +82,25 @@ def join_texts(parts: Sequence[TrainingInputs]) -> TrainingInputs:
     import torch
 
     width = max(part.texts.ids.shape[1] for part in parts)
-    widened = ((np.pad(plane, ((0, 0), (0, width - plane.shape[1]))) for plane in part.texts.planes) for part in parts)
-    prompted = Prompted(*(np.concatenate(of_plane) for of_plane in zip(*widened, strict=True)))
+    prompted = Prompted(*map(np.concatenate, zip(*(part.texts.resized(width).planes for part in parts), strict=True)))
     copies = [part.copies for part in parts if part.copies is not None]
     return TrainingInputs(prompted, torch.cat(copies) if copies else None)
 
 
 def log_probabilities(
-    backbone: str, tokens: NDArray[np.integer], device: str, *, single: bool = False, is_filled: bool = True
+    backbone: str, tokens: NDArray[np.integer], device: str, *, is_shown: bool = False
 ) -> NDArray[np.float32]:
     """log P(t_i | tokens before it) of tokens [n, length] under the frozen model, in nats; 0 at padding.
 
-    `single`: in single precision on every device. `is_filled`: as of `training.log_probabilities`.
+    `is_shown`: of public texts that are only shown, in single precision on every device and not filled up.
     """
     if backbone == BUNDLED:
         return plain_language.load().log_probabilities(tokens)
     from dpcl_core.backbones import causal
     from dpcl_core.methods.language import training
 
-    model, bos = causal.load(backbone, device, single=single), plain_language.load_tokenizer(backbone).bos
-    return training.log_probabilities(model, tokens, bos, device, is_filled=is_filled)
+    model, bos = causal.load(backbone, device, single=is_shown), plain_language.load_tokenizer(backbone).bos
+    return training.log_probabilities(model, tokens, bos, device, is_filled=not is_shown)
 
 
 def median_norm(table: NDArray[np.float32]) -> float:
@@ -172,10 +171,11 @@ class AdaptedModel:
         self._refuse_length(task)
         if self.forks is None or task.name in self.forks:
             return
-        self.forks.add(task.name, self._names(task))
-        inputs = public_text.sentences(self.spec.data.backbone, self.params.length)
-        passing = [self.prompted(inputs, np.full(len(inputs), label), task.name) for label in self.forks.covering(task.name)]
-        evaluation.set_priors(self.net, passing, self.forks, self.context.device)
+        inputs, classes = public_text.sentences(self.spec.data.backbone, self.params.length), self.context.classes
+        evaluation.add_forks(
+            self.forks, self.net, self._tokenizer, self.space(task), classes, task.name, self.params.loss, inputs,
+            self.context.device,
+        )  # fmt: skip
 
     def answers_of(self, task: Task) -> list[Answer]:
         """Tokens and forks of the answer for each of the task's labels."""

@@ -43,6 +43,7 @@ from dpcl_core.methods.common.dpsgd import Schedule, noise_std
 from dpcl_core.methods.common.method import MethodCard, PublicContext, PublicSizes, settings_of
 from dpcl_core.methods.language import params as language
 from dpcl_core.methods.language.adapted_model import AdaptedModel, TrainingInputs, progress_of
+from dpcl_core.methods.language.lazy_learner import LazyLearner
 from dpcl_core.methods.language.params import Budget, BudgetPer, CopyNoise, LabelShare, LanguageParams, Length
 from dpcl_core.methods.language.public_text import Prompted, planes
 from dpcl_core.privacy import accounting, text_mechanisms
@@ -53,28 +54,12 @@ from dpcl_core.privacy.noise import Batches, Steps
 from dpcl_core.privacy.statement import shown_number
 from dpcl_core.published import Printed, Values, setting
 from dpcl_core.scenarios.stream import Task
-from dpcl_core.spec import Cell, PrivacySpec, Recurrence, RunSpec, parameter
+from dpcl_core.spec import Cell, PrivacySpec, RunSpec, parameter
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from dpcl_core.methods.language.training import Penalty
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """Public numbers of a stream and its training: steps in each task, and a text's sampling rate in its own task.
-
-    `trains_once`: one training on all tasks together, after the last has arrived.
-    """
-
-    n_tasks: int
-    task_size: float
-    n_steps: int
-    sample_rate: float
-    recurrence: Recurrence
-    privacy: PrivacySpec
-    trains_once: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,102 +125,114 @@ class BaselineParams(LanguageParams):
 
     def charges(self, plan: Plan, noises: Noises, task: int) -> list[Charge]:
         """What learning a task under DP-SGD charges, for texts of earlier tasks that it reads again, too."""
-        return [of_steps(self, plan, noises, (task,))]
+        return [plan.steps(noises, (task,))]
 
     def copy_noise(self, privacy: PrivacySpec, facts: PublicSizes, epsilon: float) -> CopyNoise:
-        return copy_noise(self, plan_of(self, privacy, facts), epsilon)
+        return Plan(self, privacy, facts).copy_noise(epsilon)
 
 
-def plan_of(params: BaselineParams, privacy: PrivacySpec, facts: PublicSizes) -> Plan:
-    """The plan that follows from a run's settings."""
-    size, n_together = facts.task_size, facts.n_tasks if params.trains_once else 1
-    steps, rate = n_together * params.n_steps(size), params.sample_rate(n_together * size)
-    return Plan(facts.n_tasks, size, steps, rate, facts.recurrence, privacy, params.trains_once)
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A stream and its training, in public numbers."""
 
+    params: BaselineParams
+    privacy: PrivacySpec
+    facts: PublicSizes
 
-def noises(params: BaselineParams, plan: Plan, epsilon: float) -> Noises:
-    """Noise multipliers of DP-SGD for a budget; 0 for an infinite one.
+    @property
+    def n_texts(self) -> float:
+        """Texts of one training: of a task, or of all tasks together."""
+        return self.facts.task_size * (self.facts.n_tasks if self.params.trains_once else 1)
 
-    "total": the smallest noise that keeps everything done to the worst-off person within (epsilon, delta). GEM's steps get
-    the share of epsilon that `reference_share` leaves, its references what is then left of the total. "per-task": as
-    published, the noise that one task's own steps need, for references too.
-    """
-    if math.isinf(epsilon):
-        return Noises(0.0)
-    delta, adjacency = plan.privacy.delta, plan.privacy.adjacency
-    if params.budget == "per-task":
-        one_task = accounting.noise_multiplier(epsilon, delta, plan.sample_rate, plan.n_steps, adjacency)
-        return Noises(one_task, one_task)
-    if params.share_of_references == 0 or plan.n_tasks == 1:
-        return Noises(accounting.calibrated(lambda value: _worst_off(params, plan, value), epsilon, delta, adjacency))
-    n_trainings = plan.n_tasks if plan.recurrence == "every" else 1
+    @property
+    def n_steps(self) -> int:
+        """Steps of one training."""
+        return self.params.n_steps(self.facts.task_size) * (self.facts.n_tasks if self.params.trains_once else 1)
 
-    def step_events(value: float) -> Sequence[dp.DpEvent]:
-        return [accounting.subsampled_gaussian(value, plan.sample_rate, plan.n_steps)] * n_trainings
+    @property
+    def sample_rate(self) -> float:
+        """A text's sampling rate in its own task."""
+        return self.params.sample_rate(self.n_texts)
 
-    steps = accounting.calibrated(step_events, (1 - params.share_of_references) * epsilon, delta, adjacency)
-    references = accounting.calibrated(lambda value: _worst_off(params, plan, steps, value), epsilon, delta, adjacency)
-    return Noises(steps, references)
+    def noises(self, epsilon: float) -> Noises:
+        """Noise multipliers of DP-SGD for a budget; 0 for an infinite one.
 
+        "total": the smallest noise that keeps everything done to the worst-off person within (epsilon, delta). GEM's steps
+        get the share of epsilon that `reference_share` leaves, its references what is then left of the total. "per-task": as
+        published, the noise that one task's own steps need, for references too.
+        """
+        if math.isinf(epsilon):
+            return Noises(0.0)
+        (delta, adjacency), share = (self.privacy.delta, self.privacy.adjacency), self.params.share_of_references
+        if self.params.budget == "per-task":
+            one_task = accounting.noise_multiplier(epsilon, delta, self.sample_rate, self.n_steps, adjacency)
+            return Noises(one_task, one_task)
+        if share == 0 or self.facts.n_tasks == 1:
+            return Noises(accounting.calibrated(self._worst_off, epsilon, delta, adjacency))
 
-def of_steps(params: BaselineParams, plan: Plan, noises: Noises, people_of: tuple[int, ...]) -> Charge:
-    """The charge of DP-SGD's steps on the texts of these tasks."""
-    what = f"DP-SGD, {plan.n_steps} steps, sampling rate {plan.sample_rate:g}, clipping norm {params.clip_norm:g}"
-    return Charge(Steps(plan.n_steps, (plan.sample_rate,), noises.steps), what, people_of)
+        def step_events(value: float) -> Sequence[dp.DpEvent]:
+            return [accounting.subsampled_gaussian(value, self.sample_rate, self.n_steps)] * self.facts.n_recurring
 
+        steps = accounting.calibrated(step_events, (1 - share) * epsilon, delta, adjacency)
+        references = accounting.calibrated(lambda value: self._worst_off(steps, value), epsilon, delta, adjacency)
+        return Noises(steps, references)
 
-def ledger(params: BaselineParams, plan: Plan, noises: Noises) -> Ledger:
-    """A ledger with every charge of DP-SGD over the whole stream."""
-    book = Ledger(plan.privacy.delta, plan.privacy.adjacency, plan.recurrence)
-    for task in range(plan.n_tasks):
-        for charge in params.charges(plan, noises, task):
-            book.spend(charge.steps, task=task, what=charge.what, people_of=charge.people_of)
-    return book
+    def steps(self, noises: Noises, people_of: tuple[int, ...]) -> Charge:
+        """The charge of DP-SGD's steps on the texts of these tasks."""
+        clip_norm = self.params.clip_norm
+        what = f"DP-SGD, {self.n_steps} steps, sampling rate {self.sample_rate:g}, clipping norm {clip_norm:g}"
+        return Charge(Steps(self.n_steps, (self.sample_rate,), noises.steps), what, people_of)
 
+    def ledger(self, noises: Noises) -> Ledger:
+        """A ledger with every charge of DP-SGD over the whole stream."""
+        book = self._empty()
+        for task in range(self.facts.n_tasks):
+            for charge in self.params.charges(self, noises, task):
+                book.spend(charge.steps, task=task, what=charge.what, people_of=charge.people_of)
+        return book
 
-def copy_noise(params: BaselineParams, plan: Plan, epsilon: float) -> CopyNoise:
-    """The noise of a budget for a whole text, or for one token in one position. The label's share is subtracted first.
+    def copy_noise(self, epsilon: float) -> CopyNoise:
+        """The noise of a budget for a whole text, or for one token in one position. The label's share is subtracted first.
 
-    Where a person has a text in every task and the budget is the total, it covers the tokens and labels of all of them.
-    """
-    if math.isinf(epsilon):
-        return CopyNoise(0.0, math.inf)
-    n_texts = plan.n_tasks if plan.recurrence == "every" and params.budget == "total" else 1
-    label = params.label_share * epsilon
-    n_tokens = params.length * n_texts if params.budget_per == "text" else 1
-    ratio = text_mechanisms.ratio_for(epsilon - label, plan.privacy.delta, n_tokens)
-    return CopyNoise(ratio, label / n_texts if label > 0 else math.inf)
+        Where a person has a text in every task and the budget is the total, it covers the tokens and labels of all of them.
+        """
+        if math.isinf(epsilon):
+            return CopyNoise(0.0, math.inf)
+        params, label = self.params, self.params.label_share * epsilon
+        n_texts = self.facts.n_recurring if params.budget == "total" else 1
+        n_tokens = params.length * n_texts if params.budget_per == "text" else 1
+        ratio = text_mechanisms.ratio_for(epsilon - label, self.privacy.delta, n_tokens)
+        return CopyNoise(ratio, label / n_texts if label > 0 else math.inf)
 
+    def copies_ledger(self, noise: CopyNoise) -> Ledger:
+        """A ledger with one noisy copy of every text of the stream, entered as the mechanisms enter it."""
+        book, multiplier = self._empty(), noise.ratio / math.sqrt(self.params.length)
+        for task in range(self.facts.n_tasks):
+            event = dp.GaussianDpEvent(multiplier) if multiplier > 0 else dp.NonPrivateDpEvent()
+            book.spend(event, task=task, what="noisy embeddings")
+            if math.isfinite(noise.epsilon_labels):
+                book.spend(LocalDpEvent(noise.epsilon_labels), task=task, what="random answers")
+        return book
 
-def copies_ledger(params: BaselineParams, plan: Plan, noise: CopyNoise) -> Ledger:
-    """A ledger with one noisy copy of every text of the stream, entered as the mechanisms enter it."""
-    book = Ledger(plan.privacy.delta, plan.privacy.adjacency, plan.recurrence)
-    for task in range(plan.n_tasks):
-        multiplier = noise.ratio / math.sqrt(params.length)
-        event = dp.GaussianDpEvent(multiplier) if multiplier > 0 else dp.NonPrivateDpEvent()
-        book.spend(event, task=task, what="noisy embeddings")
-        if math.isfinite(noise.epsilon_labels):
-            book.spend(LocalDpEvent(noise.epsilon_labels), task=task, what="random answers")
-    return book
+    def sentence(self, epsilon: float) -> str:
+        """One sentence for the form: noise and total epsilon of a finite budget."""
+        if self.params.is_local:
+            copy = self.copy_noise(epsilon)
+            total, of = self.copies_ledger(copy), f" for a text of {self.params.length} tokens"
+            noise_text = f"noise of {shown_number(copy.ratio)} times the clip on every token"
+        else:
+            noises = self.noises(epsilon)
+            total, of, noise_text = self.ledger(noises), "", f"noise multiplier {noises.steps:g}"
+            if self.params.share_of_references > 0 and self.facts.n_tasks > 1 and noises.references != noises.steps:
+                noise_text += f", {noises.references:g} on references"
+        return f"At ε = {epsilon:g}: {noise_text}, total ε {shown_number(total.epsilon())}{of}."
 
+    def _empty(self) -> Ledger:
+        return Ledger(self.privacy.delta, self.privacy.adjacency, self.facts.recurrence)
 
-def sentence(params: BaselineParams, plan: Plan, epsilon: float) -> str:
-    """One sentence for the form: noise and total epsilon of a finite budget."""
-    if params.mechanism == "fn":
-        copy = copy_noise(params, plan, epsilon)
-        total = copies_ledger(params, plan, copy).epsilon()
-        noise_text = f"noise of {shown_number(copy.ratio)} times the clip on every token"
-        return f"At ε = {epsilon:g}: {noise_text}, total ε {shown_number(total)} for a text of {params.length} tokens."
-    calibrated = noises(params, plan, epsilon)
-    noise_text = f"noise multiplier {calibrated.steps:g}"
-    if params.share_of_references > 0 and plan.n_tasks > 1 and calibrated.references != calibrated.steps:
-        noise_text += f", {calibrated.references:g} on references"
-    return f"At ε = {epsilon:g}: {noise_text}, total ε {shown_number(ledger(params, plan, calibrated).epsilon())}."
-
-
-def _worst_off(params: BaselineParams, plan: Plan, steps: float, references: float = 0.0) -> Sequence[dp.DpEvent]:
-    """Events on the first task's people: later tasks charge them for everything that they charge anyone for."""
-    return next(iter(ledger(params, plan, Noises(steps, references)).events_by_people().values()))
+    def _worst_off(self, steps: float, references: float = 0.0) -> Sequence[dp.DpEvent]:
+        """Events on the first task's people: later tasks charge them for everything that they charge anyone for."""
+        return next(iter(self.ledger(Noises(steps, references)).events_by_people().values()))
 
 
 RAW_BUFFER = "Texts kept for later tasks are stored unprotected by the trainer: the bound covers what is released."
@@ -262,9 +259,8 @@ def notes(params: BaselineParams) -> tuple[str, ...]:
 
 def totals(spec: RunSpec, facts: PublicSizes) -> str:
     """Noise and total epsilon of each budget. Loads the accountant; takes seconds where budget = total."""
-    params = settings_of(spec, BaselineParams)
-    plan = plan_of(params, spec.privacy, facts)
-    return " ".join(sentence(params, plan, epsilon) for epsilon in spec.privacy.epsilons if math.isfinite(epsilon))
+    plan = Plan(settings_of(spec, BaselineParams), spec.privacy, facts)
+    return " ".join(map(plan.sentence, filter(math.isfinite, spec.privacy.epsilons)))
 
 
 def differences(spec: RunSpec) -> tuple[str, ...]:
@@ -315,12 +311,9 @@ PRINTED: language.PrintedPart = {
 
 def planned(spec: RunSpec, facts: PublicSizes, epsilon: float, book: Ledger) -> None:
     """The plan of a model (`methods.planned`): trainings with all that they read again, or noisy copies."""
-    params = settings_of(spec, BaselineParams)
-    plan = plan_of(params, spec.privacy, facts)
-    if params.is_local:
-        book.entries += copies_ledger(params, plan, copy_noise(params, plan, epsilon)).entries
-    else:
-        book.entries += ledger(params, plan, noises(params, plan, epsilon)).entries
+    plan = Plan(settings_of(spec, BaselineParams), spec.privacy, facts)
+    is_local = plan.params.is_local
+    book.entries += (plan.copies_ledger(plan.copy_noise(epsilon)) if is_local else plan.ledger(plan.noises(epsilon))).entries
 
 
 def card(method: str, left_open: Mapping[str, str] | None = None, **more: Any) -> MethodCard:
@@ -347,14 +340,19 @@ class Baseline(AdaptedModel):
 
     def __init__(self, spec: RunSpec, cell: Cell, context: PublicContext) -> None:
         super().__init__(spec, cell, context)
-        self.plan = plan_of(self.params, spec.privacy, context)
+        self.plan = Plan(self.params, spec.privacy, context)
         self.is_local = self.params.is_local
-        self.noises = Noises(0.0) if self.is_local else noises(self.params, self.plan, cell.epsilon)
-        self._copy_noise = copy_noise(self.params, self.plan, cell.epsilon)
+        self.noises = Noises(0.0) if self.is_local else self.plan.noises(cell.epsilon)
+        self._copy_noise = self.plan.copy_noise(cell.epsilon)
         self.charges: list[Charge] = []  # of the task being learned under DP-SGD, its own steps first
         self.kept: list[TrainingInputs] = []  # texts of finished tasks, for methods that keep some
         self._places: list[Rows] = []  # of these texts in their tasks
         self.clip_norm = self.params.clip_norm if self.noises.steps > 0 else math.inf
+
+    @classmethod
+    def make_learner(cls, spec: RunSpec, cells: Sequence[Cell], context: PublicContext) -> LazyLearner:
+        """The learner of one cell, which trains this kind of model."""
+        return LazyLearner(cls, spec, cells, context)
 
     def learn(self, task: Task, ledger: Ledger) -> Iterator[Progress]:
         """Learns a task; every use of private data enters the ledger before its output leaves."""
@@ -436,15 +434,14 @@ class Baseline(AdaptedModel):
 
     def n_steps(self, task: Task) -> int:
         """Number of steps for a task. Steps on noisy copies are free, so the task's own nominal size sets their number."""
-        if not self.is_local or self.plan.trains_once:
+        if not self.is_local or self.params.trains_once:
             return self.plan.n_steps
         return self.params.n_steps(self.context.size_of(task))
 
     @property
     def expected_batch(self) -> float:
         """Expected number of the task's texts in a step: public."""
-        n_texts = self.plan.task_size * (self.plan.n_tasks if self.plan.trains_once else 1)
-        return self.plan.sample_rate * n_texts
+        return self.plan.sample_rate * self.plan.n_texts
 
     def keep(self, inputs: TrainingInputs, places: Rows) -> None:
         """Keeps the texts at these places."""

@@ -9,16 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
 from typing import ClassVar
 
 import numpy as np
 
 from dpcl_core.events import Progress
-from dpcl_core.methods.language import baseline
 from dpcl_core.methods.language.adapted_model import join_texts
-from dpcl_core.methods.language.baseline import Baseline, BaselineParams, Charge, Noises, Plan, Rows
-from dpcl_core.methods.language.lazy_learner import LazyLearner
+from dpcl_core.methods.language.baseline import Baseline, BaselineParams, Charge, Noises, Plan, Rows, card
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import Steps
 from dpcl_core.scenarios.stream import Task
@@ -48,7 +45,7 @@ class ErParams(BaselineParams):
         """Batches mix the task's own texts with kept ones, under one noise."""
         if task == 0:
             return super().charges(plan, noises, task)
-        rate = self.replay_rate(task, plan.task_size)
+        rate = self.replay_rate(task, plan.facts.task_size)
         what = (
             f"DP-SGD, {plan.n_steps} steps, sampling rate {plan.sample_rate:g}, of kept texts {rate:g}, clipping norm "
             f"{self.clip_norm:g}"
@@ -57,7 +54,7 @@ class ErParams(BaselineParams):
         return [Charge(steps, what, tuple(range(task + 1)))]
 
 
-CARD = baseline.card(
+CARD = card(
     "ER",
     {
         "buffer_share": "How much of a task is kept is not given.",
@@ -99,4 +96,4 @@ class Er(Baseline):
         return lambda: sampler.draw(n_kept)
 
 
-make_learner = partial(LazyLearner, Er)
+make_learner = Er.make_learner

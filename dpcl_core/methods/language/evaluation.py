@@ -6,7 +6,7 @@ Test texts have no noise. All labels of a text share its prompt: the prompt is r
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
@@ -198,6 +198,17 @@ def choice_scores(
     for label, likelihood in forks.scores(name, at_forks).items():
         scores[:, label] = likelihood
     return scores
+
+
+def add_forks(
+    forks: Forks, net: Adapted, tokenizer: Tokenizer, labels: Iterable[int], classes: Sequence[str], name: str, loss: str,
+    inputs: NDArray[np.int32], device: str,
+) -> None:  # fmt: skip
+    """Makes the labels of a task a choice; its prior comes from these public texts."""
+    forks.add(name, {label: answer_ids(tokenizer, classes[label]) for label in labels})
+    answers = forks.answers(name) if loss == "answer" else None
+    asked = (np.full(len(inputs), label) for label in forks.covering(name))
+    set_priors(net, [prompted(tokenizer, inputs, of, classes, name, answers) for of in asked], forks, device)
 
 
 @torch.no_grad()

@@ -12,8 +12,7 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,10 +20,8 @@ from numpy.typing import NDArray
 from dpcl_core.events import Progress
 from dpcl_core.methods.common.dpsgd import noise_std
 from dpcl_core.methods.common.method import PublicContext
-from dpcl_core.methods.language import baseline
 from dpcl_core.methods.language.adapted_model import TrainingInputs
-from dpcl_core.methods.language.baseline import Baseline, BaselineParams, Charge, Noises, Plan, Rows
-from dpcl_core.methods.language.lazy_learner import LazyLearner
+from dpcl_core.methods.language.baseline import Baseline, BaselineParams, Charge, Noises, Plan, Rows, card
 from dpcl_core.methods.language.params import Positive
 from dpcl_core.methods.language.public_text import ANSWER, PAD, Answer, Prompted
 from dpcl_core.privacy.ledger import Ledger
@@ -58,13 +55,13 @@ class EwcParams(BaselineParams):
     def charges(self, plan: Plan, noises: Noises, task: int) -> list[Charge]:
         """The steps, and the Fisher information that is measured after every task but the last."""
         steps = super().charges(plan, noises, task)
-        if self.fisher != "released" or task == plan.n_tasks - 1:
+        if self.fisher != "released" or task == plan.facts.n_tasks - 1:
             return steps
         what = f"Fisher information of the task, noise {self.fisher_noise:g} times what one text adds"
         return [*steps, Charge(Steps(1, (1.0,), self.fisher_noise if noises.steps > 0 else 0.0), what, (task,))]
 
 
-CARD = baseline.card(
+CARD = card(
     "EWC",
     {"strength": "How strongly weights are held is not given."}
     | dict.fromkeys(("fisher", "fisher_noise"), "How importance is made private is not said."),
@@ -145,17 +142,12 @@ def answered(inputs: TrainingInputs, answers: Sequence[Answer]) -> TrainingInput
     prompt_role = np.where(texts.role == ANSWER, PAD, texts.role)
     lengths = (prompt_role != PAD).sum(axis=1)
     width = int(max(length + len(tokens) for length, (tokens, _) in zip(lengths.tolist(), answers, strict=True)))
-    ids, role, stop, fork = (_resized(plane, width) for plane in (texts.ids, prompt_role, texts.stop, texts.fork))
+    found = Prompted(texts.ids, prompt_role, texts.stop, texts.fork).resized(width)
     for row, (start, (tokens, forks)) in enumerate(zip(lengths.tolist(), answers, strict=True)):
-        ids[row, start:], role[row, start:], fork[row, start:] = 0, PAD, 0
+        found.ids[row, start:], found.role[row, start:], found.fork[row, start:] = 0, PAD, 0
         answer = slice(start, start + len(tokens))
-        ids[row, answer], role[row, answer], fork[row, answer] = tokens, ANSWER, forks
-    return TrainingInputs(Prompted(ids, role, stop, fork), inputs.copies)
-
-
-def _resized(plane: NDArray[Any], width: int) -> NDArray[Any]:
-    """The plane padded with zeros or cut off to `width` columns."""
-    return np.pad(plane[:, :width], ((0, 0), (0, max(0, width - plane.shape[1]))))
+        found.ids[row, answer], found.role[row, answer], found.fork[row, answer] = tokens, ANSWER, forks
+    return TrainingInputs(found, inputs.copies)
 
 
 def _of_answer(net: Adapted, inputs: TrainingInputs, forks: Forks | None, device: str) -> NDArray[np.float64]:
@@ -236,7 +228,7 @@ class Ewc(Baseline):
         if source == "gradients":
             std = noise_std(self.noises.steps, self.params.clip_norm, self.expected_batch)
             return of_noisy_gradients(squares, n_squares, self.expected_batch, std)
-        size, clip, multiplier = self.plan.task_size, self.clip_norm, 0.0
+        size, clip, multiplier = self.plan.facts.task_size, self.clip_norm, 0.0
         if source == "public":
             public = self.public_inputs()  # with the task's prompt and an arbitrary label
             labels = np.full(len(public), self.space(task)[0], np.int64)
@@ -248,4 +240,4 @@ class Ewc(Baseline):
         return release_fisher(self.net, inputs, answers, size, clip, multiplier, noise, device=device, forks=forks)
 
 
-make_learner = partial(LazyLearner, Ewc)
+make_learner = Ewc.make_learner

@@ -8,16 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from dpcl_core.events import Progress
-from dpcl_core.methods.language import baseline
 from dpcl_core.methods.language.adapted_model import TrainingInputs
-from dpcl_core.methods.language.baseline import Baseline, BaselineParams, Charge, Noises, Plan, Rows
-from dpcl_core.methods.language.lazy_learner import LazyLearner
+from dpcl_core.methods.language.baseline import Baseline, BaselineParams, Charge, Noises, Plan, Rows, card
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import Steps
 from dpcl_core.scenarios.stream import Task
@@ -58,7 +55,7 @@ class GemParams(BaselineParams):
         return [*super().charges(plan, noises, task), *charges]
 
 
-CARD = baseline.card(
+CARD = card(
     "GEM",
     {
         "memory_size": "How much of a task is kept is not given.", "margin": "The margin is not given.",
@@ -131,4 +128,4 @@ def _flat(parts: Sequence[Tensor]) -> Tensor:
     return torch.cat([part.reshape(-1).double() for part in parts])
 
 
-make_learner = partial(LazyLearner, Gem)
+make_learner = Gem.make_learner

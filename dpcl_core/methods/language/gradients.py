@@ -394,11 +394,9 @@ class Gradients:
         """
         return self._clipped(batch, loss, reading, 0, squared=True)
 
-    def each(
-        self, batch: Batch, loss: TextLoss, reading: Reading = clean, epoch: int = 0
-    ) -> Iterator[tuple[NDArray[np.int64], Tensor]]:
+    def each(self, batch: Batch, loss: TextLoss) -> Iterator[tuple[NDArray[np.int64], Tensor]]:
         """Every text's clipped gradient, which `of` sums: yields indices [k] and gradients float64 [k, weights]."""
-        for piece, weights, grads in self._pieces(batch, loss, reading, epoch):
+        for piece, weights, grads in self._pieces(batch, loss, clean, 0):
             yield piece.rows, (weights[:, None] * torch.cat(grads, dim=1))[: len(piece)]
 
     def _clipped(self, batch: Batch, loss: TextLoss, reading: Reading, epoch: int, *, squared: bool = False) -> list[Tensor]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Literal, cast
 
 import numpy as np
@@ -18,7 +19,7 @@ from dpcl_core.methods.common.classifier import Rule
 from dpcl_core.methods.common.method import LearnerEvent, PublicContext
 from dpcl_core.methods.language import public_text
 from dpcl_core.methods.language.adapted_model import AdaptedModel, log_probabilities
-from dpcl_core.methods.language.public_text import planes
+from dpcl_core.methods.language.public_text import Planes, planes
 from dpcl_core.methods.language.sculpting import Scorer
 from dpcl_core.privacy.dp_events import dp
 from dpcl_core.privacy.ledger import Ledger
@@ -154,11 +155,8 @@ class Reports:
 
     def before(self, task: Task, score2: NDArray[np.float64] | None = None) -> Iterator[TokensScored]:
         """A few texts of the task as the public model scores them. `score2` [size]; None: zeros."""
-        if not self._may_show or not len(task.train):
-            return
-        examples = task.train.take(_most_marked(task))
-        inputs = planes(examples)
-        yield self._scored(task, "base", inputs, examples.labels, self._public(inputs), score2)
+        if self._may_show and len(task.train):
+            yield self._scored(task, "base", self._public, score2)
 
     def at_start(self, net: Adapted) -> Iterator[Leaks]:
         """How the public model ranks the codes, before any text is read."""
@@ -195,11 +193,10 @@ class Reports:
         """
         if not self._may_show:
             return
-        chosen = _most_marked(task)
-        if len(chosen):
-            examples = task.train.take(chosen)
-            yield self._scored(task, "current", planes(examples), examples.labels, self._now(net, planes(examples)), score2)
-        gains = [self._now(net, inputs) - base for inputs, base in zip(self._inputs, self._base, strict=True)]
+        now = partial(self._now, net)
+        if len(task.train):
+            yield self._scored(task, "current", now, score2)
+        gains = [now(inputs) - base for inputs, base in zip(self._inputs, self._base, strict=True)]
         yield retained(self._cell, task.index, self._inputs, gains, self._kinds)
         if self._read:
             codes = [*self._read, *(canary for canary in self._context.canaries if not canary.repetitions)]
@@ -207,12 +204,13 @@ class Reports:
             yield self._leaks(net, task.index, _first_codes(codes, CODES_AT_END if is_last else CODES_PER_TASK))
 
     def _scored(
-        self, task: Task, model: Literal["base", "current"], inputs: NDArray[np.int32], labels: NDArray[np.int64],
-        log_probs: NDArray[np.float32], score2: NDArray[np.float64] | None
-    ) -> TokensScored:
+        self, task: Task, model: Literal["base", "current"], log_probs: Callable[[Planes], NDArray[np.float32]],
+        score2: NDArray[np.float64] | None,
+    ) -> TokensScored:  # fmt: skip
+        examples, texts = task.train.take(_most_marked(task)), []
+        inputs = planes(examples)
         ready, kinds = plain_language.load_tokenizer(self._spec.data.backbone), self._kinds
-        texts = []
-        for row, label, likely in zip(inputs, labels.tolist(), log_probs, strict=True):
+        for row, label, likely in zip(inputs, examples.labels.tolist(), log_probs(inputs), strict=True):
             tokens = row[row[:, TOKEN] != PADDING]
             ids = tokens[:, TOKEN].tolist()
             texts.append(

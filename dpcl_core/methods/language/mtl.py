@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 from typing import ClassVar
 
 import numpy as np
 
 from dpcl_core.events import Progress
 from dpcl_core.methods.common.method import PublicSizes
-from dpcl_core.methods.language import baseline
 from dpcl_core.methods.language import params as language
 from dpcl_core.methods.language.adapted_model import join_texts
-from dpcl_core.methods.language.baseline import Baseline, BaselineParams, Charge, Noises, Plan
-from dpcl_core.methods.language.lazy_learner import LazyLearner
+from dpcl_core.methods.language.baseline import Baseline, BaselineParams, Charge, Noises, Plan, card
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.stream import Task
 
@@ -28,7 +25,7 @@ class MtlParams(BaselineParams):
 
     def charges(self, plan: Plan, noises: Noises, task: int) -> list[Charge]:
         """One training on everybody's texts, with the last task."""
-        return [baseline.of_steps(self, plan, noises, tuple(range(plan.n_tasks)))] if task == plan.n_tasks - 1 else []
+        return [plan.steps(noises, tuple(range(plan.facts.n_tasks)))] if task == plan.facts.n_tasks - 1 else []
 
 
 def derived(params: MtlParams, facts: PublicSizes) -> str:
@@ -42,7 +39,7 @@ def notes(params: MtlParams) -> tuple[str, ...]:
     return (f"{kept} is kept until the last task has come.", *language.notes(params))
 
 
-CARD = baseline.card(
+CARD = card(
     "MTL", name="lm-mtl", title="MTL: all tasks together",
     summary="Waits for all tasks and trains the language model on their texts together. No continual learning: there is one "
     "model, at the end, so forgetting is not defined.",
@@ -68,4 +65,4 @@ class Mtl(Baseline):
         yield from self._train(task, gradient_fn, self.batches(together, task))
 
 
-make_learner = partial(LazyLearner, Mtl)
+make_learner = Mtl.make_learner

@@ -10,14 +10,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING
 
 from dpcl_core.events import Progress
 from dpcl_core.methods.common.method import PublicContext
-from dpcl_core.methods.language import baseline
-from dpcl_core.methods.language.baseline import Baseline, BaselineParams
-from dpcl_core.methods.language.lazy_learner import LazyLearner
+from dpcl_core.methods.language.baseline import Baseline, BaselineParams, card
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.stream import Task
 from dpcl_core.spec import Cell, RunSpec, parameter
@@ -38,7 +35,7 @@ class OloraParams(BaselineParams):
         "What the overlap with earlier adapters counts: the sum of the squared entries of their products.", ge=0, le=1e6)
 
 
-CARD = baseline.card(
+CARD = card(
     "O-LoRA",
     {"strength": "The weight of the overlap is not given."},
     name="lm-olora", title="O-LoRA: orthogonal adapters",
@@ -121,4 +118,4 @@ class Olora(Baseline):
         yield from self._train(task, gradient_fn, batches, lambda: self.params.strength * self._stack.overlap())
 
 
-make_learner = partial(LazyLearner, Olora)
+make_learner = Olora.make_learner

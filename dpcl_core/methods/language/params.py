@@ -47,36 +47,29 @@ class LanguageParams(Params):
     """Settings of every method that trains a language model's low-rank adapters (LoRA, Hu et al. 2022) on texts."""
 
     length: int = parameter(
-        64, "Text length in tokens", "Tokens kept of each text; what comes after is cut off.", ge=SHORTEST, le=1024
-    )
+        64, "Text length in tokens", "Tokens kept of each text; what comes after is cut off.", ge=SHORTEST, le=1024)
     epochs: int = parameter(3, "", "Passes over a task, on average where batches are drawn at random.", ge=1, le=1000)
     batch_size: int = parameter(
-        32, "", "Texts in a batch; expected ones where it is drawn at random.", ge=1, le=100_000
-    )
+        32, "", "Texts in a batch; expected ones where it is drawn at random.", ge=1, le=100_000)
     learning_rate: Positive = parameter(2e-3, "", "Step size of AdamW at the start; it falls as a cosine does.", le=10)
     lora_rank: int = parameter(8, "LoRA rank", "Rank of what is added to the attention's projections.", ge=1, le=256)
     lora_alpha: Positive = parameter(
-        16.0, "LoRA scale α", "LoRA's alpha: what is added counts alpha / rank times.", le=1000
-    )
+        16.0, "LoRA scale α", "LoRA's alpha: what is added counts alpha / rank times.", le=1000)
     loss: Loss = parameter(
         "answer", "Loss on",
-        "answer: only the label is learned, given the text. full: the text as well, token by token."
-    )
+        "answer: only the label is learned, given the text. full: the text as well, token by token.")
     layers: int = parameter(
         0, "Layers trained",
         "How many last blocks of the model are adapted; more than it has: all. 0: all of the bundled model, the last two "
-        "of others. What comes before them is computed once for each text and kept.", ge=0, le=1000
-    )
+        "of others. What comes before them is computed once for each text and kept.", ge=0, le=1000)
     adapts: Literal["attention", "all"] = parameter(
         "attention", "Adapted layers",
-        "attention: its input projections are adapted. all: every linear map of these blocks."
-    )
+        "attention: its input projections are adapted. all: every linear map of these blocks.")
     eval: Evaluation = parameter(
         "rank", "Answering",
         "How an answer is read, and learned. rank: as a choice among the task's labels, after what each has on public "
         "texts is taken off; with the bundled model as under whole. whole: the label whose whole name is likeliest after "
-        "the text. generate: what the model writes, which has to be a label's name letter by letter."
-    )
+        "the text. generate: what the model writes, which has to be a label's name letter by letter.")
 
     @property
     def inputs(self) -> Inputs:
@@ -191,7 +184,6 @@ UnlearningForm = Literal["none", "hinge", "mask", "unlikelihood", "npo", "printe
 
 # What the paper prints for all of its methods, and what it leaves open.
 
-PAPER = "Zhan et al., PeCL"
 PrintedPart = dict[str, Printed | str]
 
 
@@ -233,7 +225,7 @@ def printed(*parts: PrintedPart, always: tuple[Departure, ...] = (), kind: Liter
     groups = (PRINTED, *parts)
     settings = {name: one for part in groups for name, one in part.items() if isinstance(one, Printed)}
     left_open = {name: one for part in groups for name, one in part.items() if isinstance(one, str)}
-    return Print(PAPER, settings, left_open, always, kind)
+    return Print("Zhan et al., PeCL", settings, left_open, always, kind)
 
 
 # The card of a language method, unless the method says otherwise.

@@ -135,7 +135,7 @@ def _refuse_dear_scores(spec: RunSpec, params: PeclParams, facts: PublicSizes) -
     """
     if not params.releases_mean_score:
         return
-    n_uses = facts.n_tasks if facts.recurrence == "every" and params.budget == "total" else 1
+    n_uses = facts.n_recurring if params.budget == "total" else 1
     ratio = params.mean_score_std * facts.task_size / math.sqrt(n_uses)
     cost, smallest = gaussian.epsilon(ratio, spec.privacy.delta), min(spec.privacy.epsilons)
     if cost >= smallest:
@@ -210,10 +210,8 @@ def schedule(params: PeclParams, task_size: float) -> Schedule:
 
 def events(params: PeclParams, privacy: PrivacySpec, task_size: float, multiplier: float) -> Sequence[dp.DpEvent]:
     """Events that a task charges to each of its people under mode = central."""
-    steps = accounting.of_steps(schedule(params, task_size).steps(multiplier))
-    if not params.releases_mean_score:
-        return [steps]
-    return [steps, dp.GaussianDpEvent(params.mean_score_std * task_size * SENSITIVITY[privacy.adjacency])]
+    steps, ratio = accounting.of_steps(schedule(params, task_size).steps(multiplier)), params.mean_score_std * task_size
+    return [steps, *([dp.GaussianDpEvent(ratio * SENSITIVITY[privacy.adjacency])] if params.releases_mean_score else [])]
 
 
 def noises(params: PeclParams, privacy: PrivacySpec, facts: PublicSizes, epsilon: float) -> Noises:
@@ -223,7 +221,7 @@ def noises(params: PeclParams, privacy: PrivacySpec, facts: PublicSizes, epsilon
     """
     if math.isinf(epsilon):
         return Noises()
-    n_uses = facts.n_tasks if facts.recurrence == "every" and params.budget == "total" else 1
+    n_uses = facts.n_recurring if params.budget == "total" else 1
     if not params.is_local:
 
         def of_stream(multiplier: float) -> list[dp.DpEvent]:

@@ -167,6 +167,11 @@ class Prompted:
         """All four arrays."""
         return self.ids, self.role, self.stop, self.fork
 
+    def resized(self, width: int) -> Prompted:
+        """The same texts, padded with zeros or cut off to `width` columns."""
+        missing = max(0, width - self.ids.shape[1])
+        return Prompted(*(np.pad(plane[:, :width], ((0, 0), (0, missing))) for plane in self.planes))
+
 
 def template(name: str) -> str:
     """The template between a text and its label in the task of this name; the label follows after a blank."""

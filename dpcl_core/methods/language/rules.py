@@ -14,7 +14,6 @@ from dpcl_core.methods.common.classifier import Step
 from dpcl_core.methods.language import evaluation, public_text
 from dpcl_core.methods.language.gradients import Forks
 from dpcl_core.methods.language.olora import Stack
-from dpcl_core.methods.language.public_text import answer_ids, prompted
 
 
 def language(steps: Sequence[Step], inputs: NDArray[np.generic]) -> NDArray[np.floating]:
@@ -29,7 +28,8 @@ def language(steps: Sequence[Step], inputs: NDArray[np.generic]) -> NDArray[np.f
     ready, texts, reading = plain_language.load_tokenizer(backbone), inputs.astype(np.int32), facts["reading"]
     labels = [last.classes.index(one) for one in last.competing]
     if reading == "choice":
-        forks = _forks(net, ready, labels, last, name)
+        forks, public = Forks(), public_text.sentences(backbone, cast(int, facts["length"]))
+        evaluation.add_forks(forks, net, ready, labels, last.classes, name, str(facts["loss"]), public, "cpu")
         scores = evaluation.choice_scores(net, ready, texts, forks, last.classes, name, device="cpu")
     else:
         rule = cast("Literal['whole', 'generate']", reading)
@@ -50,16 +50,3 @@ def _adapted(steps: Sequence[Step]) -> causal.Adapted:
             for name, weights in net.trainable().items():
                 weights.copy_(torch.from_numpy(step.arrays[name]))
     return net
-
-
-def _forks(net: causal.Adapted, ready: plain_language.Tokenizer, labels: Sequence[int], step: Step, name: str) -> Forks:
-    """The task's labels as a choice, with the prior of public texts."""
-    forks, backbone, length = Forks(), str(step.facts["network"]), cast(int, step.facts["length"])
-    forks.add(name, {label: answer_ids(ready, step.classes[label]) for label in labels})
-    inputs = public_text.sentences(backbone, length)
-    answers = forks.answers(name) if step.facts["loss"] == "answer" else None
-    asked = [
-        prompted(ready, inputs, np.full(len(inputs), label), step.classes, name, answers) for label in forks.covering(name)
-    ]
-    evaluation.set_priors(net, asked, forks, "cpu")
-    return forks

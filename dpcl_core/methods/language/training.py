@@ -129,10 +129,9 @@ def replace_text_embeddings(embeddings: Tensor, stored: Tensor, batch: Batch) ->
 
 def embedding_table(net: causal.Adapted) -> NDArray[np.float32]:
     """The network's input embedding of each token [size, d]: a public table."""
-    layer = net.model.get_input_embeddings()  # type: ignore[operator]  # a module's attributes have no types
-    size, device = len(layer.weight), layer.weight.device
+    device = next(net.model.parameters()).device
     with torch.no_grad():
-        table: NDArray[np.float32] = net.embed(torch.arange(size, device=device)).float().cpu().numpy()
+        table: NDArray[np.float32] = net.embed(torch.arange(_size(net.model), device=device)).float().cpu().numpy()
     return table
 
 
@@ -240,17 +239,34 @@ def _term(log_probs: Tensor, unlearning: Unlearning, reference: Tensor | None) -
 _LOGITS = 60_000_000  # at most in one pass: a quarter of a gigabyte
 
 
+@torch.no_grad()
 def log_probabilities(
-    model: nn.Module, tokens: NDArray[np.integer], bos: int, device: str, *, is_filled: bool = True
-) -> NDArray[np.float32]:
+    model: nn.Module, tokens: NDArray[np.integer], bos: int, device: str, *, is_filled: bool = True,
+    logits_of: Callable[[Tensor], Tensor] | None = None,
+) -> NDArray[np.float32]:  # fmt: skip
     """log P(t_i | tokens before it) of tokens [n, length] under a causal model, in nats; 0 at padding.
 
-    `is_filled`: fills the last pass up. Needless, and slow for a single text, where all texts are public.
+    `is_filled`: fills the last pass up. Needless, and slow for a single text, where all texts are public. `logits_of`: of
+    tokens [n, length], where they come from elsewhere than a pass through the whole model.
     """
-    size = len(model.get_input_embeddings().weight)  # type: ignore[operator]  # a module's attributes have no types
-    return _log_probabilities(
-        lambda ids: model(input_ids=ids, use_cache=False).logits, size, tokens, bos, device, is_filled=is_filled
-    )
+    size, log_probs = _size(model), np.zeros(tokens.shape, np.float32)
+    at_once = min(SIDE_BY_SIDE[torch.device(device).type], max(1, _LOGITS // (size * max(1, tokens.shape[1]))))
+    for start in range(0, len(tokens), at_once):
+        rows = tokens[start : start + at_once].astype(np.int64)
+        n_rows = len(rows)
+        if is_filled:
+            rows = np.concatenate([rows, np.repeat(rows[-1:], at_once - n_rows, axis=0)])
+        part = torch.from_numpy(rows).to(device)
+        ids = functional.pad(part.clamp(min=0), (1, 0), value=bos)
+        logits = logits_of(ids[:, :-1]) if logits_of else model(input_ids=ids[:, :-1], use_cache=False).logits
+        steps = -functional.cross_entropy(logits.flatten(0, 1).float(), ids[:, 1:].flatten(), reduction="none")
+        log_probs[start : start + at_once] = (steps.view(part.shape) * (part != PADDING))[:n_rows].cpu().numpy()
+    return log_probs
+
+
+def _size(model: nn.Module) -> int:
+    """The number of tokens that a model knows."""
+    return len(model.get_input_embeddings().weight)  # type: ignore[operator]  # a module's attributes have no types
 
 
 def of_adapted(net: Adapted, tokens: NDArray[np.integer], bos: int, device: str) -> NDArray[np.float32]:
@@ -262,28 +278,7 @@ def of_adapted(net: Adapted, tokens: NDArray[np.integer], bos: int, device: str)
         states = net.states(ids, torch.ones_like(ids, dtype=torch.bool))
         return net.split.above(states, torch.arange(ids.shape[1], device=ids.device).expand(len(ids), -1))
 
-    size = len(net.model.get_input_embeddings().weight)  # type: ignore[operator]
-    return _log_probabilities(logits, size, tokens, bos, device)
-
-
-@torch.no_grad()
-def _log_probabilities(
-    logits_of: Callable[[Tensor], Tensor], size: int, tokens: NDArray[np.integer], bos: int, device: str,
-    *, is_filled: bool = True,
-) -> NDArray[np.float32]:  # fmt: skip
-    log_probs = np.zeros(tokens.shape, np.float32)
-    at_once = min(SIDE_BY_SIDE[torch.device(device).type], max(1, _LOGITS // (size * max(1, tokens.shape[1]))))
-    for start in range(0, len(tokens), at_once):
-        rows = tokens[start : start + at_once].astype(np.int64)
-        n_rows = len(rows)
-        if is_filled:
-            rows = np.concatenate([rows, np.repeat(rows[-1:], at_once - n_rows, axis=0)])
-        part = torch.from_numpy(rows).to(device)
-        ids = functional.pad(part.clamp(min=0), (1, 0), value=bos)
-        logits = logits_of(ids[:, :-1])
-        steps = -functional.cross_entropy(logits.flatten(0, 1).float(), ids[:, 1:].flatten(), reduction="none")
-        log_probs[start : start + at_once] = (steps.view(part.shape) * (part != PADDING))[:n_rows].cpu().numpy()
-    return log_probs
+    return log_probabilities(net.model, tokens, bos, device, logits_of=logits)
 
 
 # PeCL's memory penalty: adapters stay near their values after the last task, by importance (Zhan et al., Eqs. 7 to 11).

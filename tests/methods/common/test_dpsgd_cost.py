@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import dp_accounting as dp
 import pytest
@@ -14,16 +13,12 @@ from dpcl_core.methods.common.dpsgd import ROUNDING
 from dpcl_core.methods.features.peft_ensemble import EnsembleParams
 from dpcl_core.privacy.accounting import of_steps
 from dpcl_core.scenarios.catalog import ClassIncremental
-from dpcl_core.spec import PrivacySpec, RunSpec, validated
+from dpcl_core.spec import LabelSetting, RunSpec, validated
 
 
-def spec(params: EnsembleParams, **privacy: object) -> RunSpec:
-    return RunSpec(method="peft-ensemble", params=params, scenario=ClassIncremental(), privacy=PrivacySpec(**privacy))  # type: ignore[arg-type]
-
-
-def noise_multiplier(of: RunSpec, epsilon: float) -> float:
-    assert isinstance(of.params, EnsembleParams)
-    return dpsgd.noise_multiplier(of, of.params.sample_rate, of.params.n_steps, epsilon)
+def noise_multiplier(params: EnsembleParams, epsilon: float, labels: LabelSetting = "prior-const") -> float:
+    spec = RunSpec(method="peft-ensemble", params=params, scenario=ClassIncremental(), labels=labels)
+    return dpsgd.noise_multiplier(spec, params.sample_rate, params.n_steps, epsilon)
 
 
 @pytest.mark.parametrize(
@@ -34,14 +29,12 @@ def test_noise_for_forty_epochs_is_the_paper_cards(sample_rate: float, epsilon: 
     """Section 10; the card's 7.576 and 1.423 at rate 0.1 are a little more than is needed."""
     params = EnsembleParams(sample_rate=sample_rate)
     assert params.n_steps == round(40 / sample_rate)
-    assert noise_multiplier(spec(params), epsilon) == pytest.approx(expected, rel=5e-4)
+    assert noise_multiplier(params, epsilon) == pytest.approx(expected, rel=5e-4)
 
 
 def test_the_entry_costs_what_renyi_accounting_bounds_from_above() -> None:
     """An accountant of another kind: its epsilon is larger, and not by more than a tenth (1.09 for 1 on the paper card)."""
-    params = EnsembleParams()
-    plan = params.schedule(500)
-    spent = of_steps(plan.steps(noise_multiplier(spec(params), 1.0)))
+    spent = of_steps(EnsembleParams().schedule(500).steps(noise_multiplier(EnsembleParams(), 1.0)))
     accountant = dp.rdp.RdpAccountant()
     accountant.compose(spent)
     assert 1.0 < accountant.get_epsilon(1e-5) < 1.1
@@ -55,16 +48,13 @@ def test_sums_are_divided_by_the_expected_batch_and_noise_scales_with_the_clippi
 
 
 def test_no_noise_has_no_bound_and_asks_no_accountant() -> None:
-    params = EnsembleParams()
-    assert noise_multiplier(spec(params), math.inf) == 0.0
-    assert isinstance(of_steps(params.schedule(100).steps(0.0)), dp.NonPrivateDpEvent)
+    assert noise_multiplier(EnsembleParams(), math.inf) == 0.0
+    assert isinstance(of_steps(EnsembleParams().schedule(100).steps(0.0)), dp.NonPrivateDpEvent)
 
 
 def test_a_learned_list_of_labels_leaves_less_for_the_weights() -> None:
-    params = EnsembleParams()
-    alone = noise_multiplier(spec(params), 1.0)
-    learned = noise_multiplier(replace(spec(params), labels="dp-learned"), 1.0)
-    assert alone < learned < 1.5 * alone
+    alone = noise_multiplier(EnsembleParams(), 1.0)
+    assert alone < noise_multiplier(EnsembleParams(), 1.0, "dp-learned") < 1.5 * alone
 
 
 @pytest.mark.parametrize("rate", [0.0, 1.0001, math.nan])

@@ -20,6 +20,7 @@ from dpcl_core.methods.common.method import PublicSizes
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.stream import Examples, Task
 from dpcl_core.spec import Cell, RunSpec
+from tests.support.watching import watched
 
 N_CLIENTS = 6
 CELL = Cell(4.0, 0)
@@ -84,8 +85,7 @@ def test_lists_and_training_together_keep_the_budget(method: str, recurrence: st
 
 
 def test_without_noise_nothing_is_taken_off_the_budget() -> None:
-    asked = spec(privacy={"epsilons": [math.inf, 4.0]})
-    assert for_training(asked).privacy.epsilons[0] == math.inf
+    assert for_training(spec(privacy={"epsilons": [math.inf, 4.0]})).privacy.epsilons[0] == math.inf
 
 
 def lists(asked: RunSpec, public: tuple[int, ...] = (0, 1, 2)) -> GivenLists:
@@ -94,14 +94,7 @@ def lists(asked: RunSpec, public: tuple[int, ...] = (0, 1, 2)) -> GivenLists:
 
 def test_a_list_is_in_the_ledger_before_it_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
     ledger, seen = Ledger(1e-5, "add-remove", "every"), []
-    honest = given_lists.release_labels
-
-    def release(*args: object, **named: object) -> tuple[int, ...]:
-        found = honest(*args, **named)  # type: ignore[arg-type]
-        seen.append(len(ledger.entries))
-        return found
-
-    monkeypatch.setattr(given_lists, "release_labels", release)
+    watched(monkeypatch, given_lists, "release_labels", lambda found, given: seen.append(len(ledger.entries)))
     lists(spec()).give(task(held([0, 1], [0, 1])), [CELL], [ledger])
     assert seen == [1]
 
@@ -119,14 +112,12 @@ def test_a_list_that_nobody_is_on_gives_way_to_a_guess() -> None:
 
 
 def test_what_a_stream_says_of_labels_is_not_told_before_the_list_is() -> None:
-    given_to = lists(spec())
-    assert given_to.given(task(held([0], [0]), prior=(2,)), 0).prior == (0, 1, 2), "every class may come"
+    assert lists(spec()).given(task(held([0], [0]), prior=(2,)), 0).prior == (0, 1, 2), "every class may come"
 
 
 def test_a_label_that_is_not_declared_is_on_no_list() -> None:
-    read = spec(labels="data")
     ledger = Ledger(1e-5, "add-remove", "every")
-    assert lists(read, (0, 1)).give(task(held([0, 1], [1, 7])), [CELL], [ledger]).prior == (1,)
+    assert lists(spec(labels="data"), (0, 1)).give(task(held([0, 1], [1, 7])), [CELL], [ledger]).prior == (1,)
     assert math.isinf(ledger.epsilon())
 
 

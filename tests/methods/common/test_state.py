@@ -61,20 +61,10 @@ def back(one: Whole) -> Whole:
     return fresh
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
-        None,
-        True,
-        3,
-        0.1 + 0.2,
-        math.inf,
-        "text",
-        [1, (2, None), {"a": [3]}],
-        {Cell(math.inf, 3): (1, 2), (1, "x"): []},
-        {1, 5, 3},
-    ],
-)
+@pytest.mark.parametrize("value", [
+    None, True, 3, 0.1 + 0.2, math.inf, "text", [1, (2, None), {"a": [3]}], {Cell(math.inf, 3): (1, 2), (1, "x"): []},
+    {1, 5, 3},
+])  # fmt: skip
 def test_plain_values_come_back_as_they_were(value: object) -> None:
     found = back(Whole(value)).value
     assert found == value
@@ -85,7 +75,6 @@ def test_arrays_and_tensors_come_back_bit_for_bit_and_shared_ones_shared() -> No
     one = np.array([[1.5, -0.0, math.nan]], dtype=np.float32).T
     two = torch.tensor([1, 2], dtype=torch.int64)
     found = back(Whole([one, one, one.copy(), two, np.float64(0.1)])).value
-    assert isinstance(found, list)
     assert found[0].tobytes() == np.ascontiguousarray(one).tobytes()
     assert (found[0].dtype, found[0].shape) == (one.dtype, one.shape)
     assert found[0] is found[1]
@@ -97,19 +86,15 @@ def test_arrays_and_tensors_come_back_bit_for_bit_and_shared_ones_shared() -> No
 
 def test_a_record_comes_back_without_what_is_public() -> None:
     found = back(Whole({"a": Released("network", np.arange(3.0), (1, None))})).value
-    assert isinstance(found, dict)
     assert found["a"].public is None
     assert (found["a"].parts, found["a"].sums.tolist()) == ((1, None), [0.0, 1.0, 2.0])
 
 
 def test_parts_with_a_state_of_their_own_go_on_where_they_were() -> None:
     one = Whole(late=Inner())
-    assert one.late is not None
     one.inner.n, one.late.n = 4, 5
-    for drawn in (one.inner.noise.normal((7,)), one.late.noise.laplace((3,)), one.batches.draw(40)):
-        assert len(drawn)
+    assert all(map(len, (one.inner.noise.normal((7,)), one.late.noise.laplace((3,)), one.batches.draw(40))))
     fresh = back(one)
-    assert fresh.late is not None
     assert (fresh.inner.n, fresh.late.n) == (4, 5)
     np.testing.assert_array_equal(fresh.inner.noise.normal((5,)), one.inner.noise.normal((5,)))
     np.testing.assert_array_equal(fresh.late.noise.words(5), one.late.noise.words(5))
@@ -134,7 +119,7 @@ def test_examples_and_unknown_things_are_refused(value: object) -> None:
 
 def test_a_file_names_no_class_but_the_declared_ones() -> None:
     document, arrays = state.saved({"one": Whole()})
-    document["one"]["object"]["value"] = {"record": "Examples", "fields": {}}  # type: ignore[index, call-overload]
+    document["one"]["object"]["value"] = {"record": "Examples", "fields": {}}
     with pytest.raises(KeyError):
         state.restore({"one": Whole()}, document, arrays)
     document["one"]["object"]["value"] = {"pickle": "x"}  # type: ignore[index, call-overload]
@@ -145,14 +130,9 @@ def test_a_file_names_no_class_but_the_declared_ones() -> None:
 def test_a_ledger_comes_back_entry_for_entry() -> None:
     gaussian = dp.GaussianDpEvent(1.7)
     events = [
-        gaussian,
-        dp.SelfComposedDpEvent(dp.PoissonSampledDpEvent(0.1, gaussian), 30),
-        SampledGroupDpEvent(2.0, (0.1, 0.25)),
-        LabelListDpEvent(0.5, 1e-6),
-        LocalDpEvent(2.0),
-        dp.NonPrivateDpEvent(),
-        dp.NoOpDpEvent(),
-    ]
+        gaussian, dp.SelfComposedDpEvent(dp.PoissonSampledDpEvent(0.1, gaussian), 30), LocalDpEvent(2.0),
+        SampledGroupDpEvent(2.0, (0.1, 0.25)), LabelListDpEvent(0.5, 1e-6), dp.NonPrivateDpEvent(), dp.NoOpDpEvent(),
+    ]  # fmt: skip
     channels = {"replay": gaussian, "head": dp.NoOpDpEvent()}
     entries = [Entry(event, k, f"step {k}", (k, k + 1), k % 2 == 0, channels) for k, event in enumerate(events)]
     claim = Claim(math.inf, "Theorem 2", {"a": 0.1}, {"n": 3.0}, 1.25)

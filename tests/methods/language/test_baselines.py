@@ -26,31 +26,28 @@ from dpcl_core.methods.language.training import Descent, task_loss
 from dpcl_core.privacy.noise import SeededNoise
 from dpcl_core.spec import Cell
 from tests.methods.language import tiny
+from tests.methods.language.tiny import ALL
 
-ALL = np.arange(len(tiny.STRINGS))
 NOISE = SeededNoise(Cell(1.0, 0), "tests")
-NAMES = [answer_ids(tiny.Letters(), name) for name in tiny.CLASSES]  # type: ignore[arg-type]
+NAMES = [answer_ids(tiny.Letters(), name) for name in tiny.CLASSES]
 ANSWERS = [(name, [0] * len(name)) for name in NAMES]
 
 
 def likelihood_gradients(net: Adapted, material: TrainingInputs) -> list[Tensor]:
     """Of -log P(answer | text), one backward pass a text."""
-    found = []
-    for place in range(len(material)):
-        batch = batch_of(material.texts, ALL[place : place + 1], "cpu")
-        total = -(log_probs(net, batch) * (batch.role == ANSWER)).sum()
-        found.append(tiny.row(torch.autograd.grad(total, list(net.trainable().values()))))
-    return found
+    batches = [batch_of(material.texts, ALL[place : place + 1], "cpu") for place in range(len(material))]
+    totals = [-(log_probs(net, batch) * (batch.role == ANSWER)).sum() for batch in batches]
+    return [tiny.row(torch.autograd.grad(total, list(net.trainable().values()))) for total in totals]
 
 
 class TestFisher:
     def test_without_noise_it_is_the_mean_square_of_every_texts_gradient(self) -> None:
         """Against one backward pass a text, with the same answers drawn."""
         net, material = tiny.adapted(), TrainingInputs(tiny.texts())
-        drawn = ewc.sampled(net, material, ANSWERS, SeededNoise(Cell(1.0, 0), "answers"), device="cpu")
+        own, same = (SeededNoise(Cell(1.0, 0), "answers") for _ in range(2))
+        drawn = ewc.sampled(net, material, ANSWERS, own, device="cpu")
         squares = torch.stack([gradient.square() for gradient in likelihood_gradients(net, drawn)])
-        noise = SeededNoise(Cell(1.0, 0), "answers")
-        found = ewc.release_fisher(net, material, ANSWERS, 10.0, math.inf, 20.0, noise, device="cpu")
+        found = ewc.release_fisher(net, material, ANSWERS, 10.0, math.inf, 20.0, same, device="cpu")
         torch.testing.assert_close(tiny.row(found), squares.sum(0) / 10, rtol=1e-9, atol=1e-15)
 
     def test_one_text_more_changes_the_sum_of_squares_by_at_most_the_clip_squared(self) -> None:
@@ -58,10 +55,9 @@ class TestFisher:
         norms = torch.stack([gradient.norm() for gradient in likelihood_gradients(net, material)])
         clip = float(norms.min()) / 2  # every text is clipped
         gradients = Gradients(net, clip)
-        whole = tiny.row(gradients.squares_of(batch_of(material.texts, ALL, "cpu"), ewc.likelihood()))
+        whole = tiny.row(gradients.squares_of(tiny.batch(), ewc.likelihood()))
         for place in ALL:
-            rest = batch_of(material.texts, np.delete(ALL, place), "cpu")
-            change = whole - tiny.row(gradients.squares_of(rest, ewc.likelihood()))
+            change = whole - tiny.row(gradients.squares_of(tiny.batch(np.delete(ALL, place)), ewc.likelihood()))
             assert float(change.sum()) == pytest.approx(clip**2, rel=1e-3)  # the squares of a vector of length C
             assert float(change.norm()) <= clip**2
 
@@ -100,15 +96,13 @@ class TestFisher:
             return log_probs(net, batch, *args, **more)
 
         monkeypatch.setattr("dpcl_core.methods.language.gradients.log_probs", noted)
-        net = Adapted(tiny.frozen(width=576, n_layer=1).to(dtype), 3, 6.0, 0)  # type: ignore[arg-type]
+        net = Adapted(tiny.frozen(width=576, n_layer=1).to(dtype), 3, 6.0, 0)
         strings = ["cat " * (1 + place % 3) for place in range(19)]
         longest = "a long text about cats and dogs that goes on and on and on " * 2
 
         def likelihoods(strings: list[str]) -> NDArray[np.float64]:
-            labels = np.zeros(len(strings), np.int64)
-            texts = prompted(tiny.Letters(), tiny.encoded(strings, 80), labels, tiny.CLASSES, "pets")  # type: ignore[arg-type]
+            asked = ewc.answered(TrainingInputs(tiny.texts(80, strings)), ANSWERS[:1] * len(strings))
             with torch.no_grad():
-                asked = ewc.answered(TrainingInputs(texts), ANSWERS[:1] * len(strings))
                 return ewc._of_answer(net, asked, None, "cpu")
 
         together = likelihoods(strings)
@@ -121,15 +115,13 @@ class TestFisher:
         assert not any(width % STEP for _, width in shapes)
 
     def test_another_answer_stands_where_the_old_one_stood(self) -> None:
-        wanted = [ANSWERS[(place + 1) % 3] for place in ALL]
-        labels = (np.arange(len(ALL)) % 3 + 1) % 3
-        found = ewc.answered(TrainingInputs(tiny.texts()), wanted).texts
-        wide = tiny.texts()
-        right = prompted(tiny.Letters(), tiny.encoded(tiny.STRINGS), labels, tiny.CLASSES, "pets")  # type: ignore[arg-type]
+        labels = (ALL + 1) % 3
+        found = ewc.answered(TrainingInputs(tiny.texts()), [ANSWERS[label] for label in labels]).texts
+        right = prompted(tiny.Letters(), tiny.encoded(tiny.STRINGS), labels, tiny.CLASSES, "pets")
         width = min(found.ids.shape[1], right.ids.shape[1])
         np.testing.assert_array_equal(found.ids[:, :width], right.ids[:, :width])
         np.testing.assert_array_equal(found.role[:, :width], right.role[:, :width])
-        assert (wide.role == TEXT).sum() == (found.role == TEXT).sum()
+        assert (tiny.texts().role == TEXT).sum() == (found.role == TEXT).sum()
 
     def test_from_noisy_gradients_their_known_variance_is_taken_off(self) -> None:
         """Gradients of 0 plus noise give about nothing; gradients that are always 1 give 1 times the expected batch."""
@@ -232,7 +224,7 @@ def nearest(g: Tensor, rows: Tensor) -> Tensor:
 
 class TestStack:
     def test_a_new_pair_changes_nothing_until_it_is_trained(self) -> None:
-        net, batch = tiny.adapted(), batch_of(tiny.texts(), ALL, "cpu")
+        net, batch = tiny.adapted(), tiny.batch()
         before = log_probs(net, batch).detach()
         stack = Stack(net)
         torch.testing.assert_close(log_probs(net, batch).detach(), before, rtol=0, atol=0)
@@ -242,7 +234,7 @@ class TestStack:
 
     def test_earlier_pairs_stay_bit_by_bit_and_nothing_frozen_learns(self) -> None:
         """Check 20."""
-        net, batch = tiny.adapted(), batch_of(tiny.texts(), ALL, "cpu")
+        net, batch = tiny.adapted(), tiny.batch()
         stack = Stack(net)
         for task in range(2):
             stack.freeze(torch.Generator().manual_seed(task))
@@ -258,7 +250,7 @@ class TestStack:
 
     def test_all_pairs_add_up(self) -> None:
         """Logits with two pairs equal those of a network whose projections hold the sum of the products."""
-        net, batch = tiny.adapted(), batch_of(tiny.texts(), ALL, "cpu")
+        net, batch = tiny.adapted(), tiny.batch()
         stack = Stack(net)
         stack.freeze(torch.Generator().manual_seed(5))
         with torch.no_grad():
@@ -280,52 +272,44 @@ class TestStack:
     def test_orthogonal_pairs_cost_nothing(self) -> None:
         net = tiny.adapted(width=32, rank=3)
         stack = Stack(net)
-        assert float(stack.overlap()) == 0.0
-        with torch.no_grad():
+
+        @torch.no_grad()
+        def set_first(rows: Tensor) -> None:
             for first, _ in net.pairs():
-                first.copy_(torch.eye(32)[:3])
+                first.copy_(rows)
+
+        assert float(stack.overlap()) == 0.0
+        set_first(torch.eye(32)[:3])
         stack.freeze(torch.Generator().manual_seed(0))
-        with torch.no_grad():
-            for first, _ in net.pairs():
-                first.copy_(torch.eye(32)[3:6])
+        set_first(torch.eye(32)[3:6])
         assert float(stack.overlap()) == 0.0
-        with torch.no_grad():
-            for first, _ in net.pairs():
-                first.copy_(2 * torch.eye(32)[:3])
+        set_first(2 * torch.eye(32)[:3])
         assert float(stack.overlap()) == pytest.approx(len(net.pairs()) * 3 * 4)  # three entries of 2 in each layer
 
 
 class TestTrainingInputs:
     def test_texts_of_two_tasks_are_read_as_each_alone(self) -> None:
         net = tiny.adapted()
-        short = TrainingInputs(
-            prompted(tiny.Letters(), tiny.encoded(["ab", "the"], 4), np.zeros(2, np.int64), tiny.CLASSES, "x")  # type: ignore[arg-type]
-        )
-        both = join_texts([TrainingInputs(tiny.texts()), short])
+        long, short = TrainingInputs(tiny.texts()), TrainingInputs(tiny.texts(4, ["ab", "the"]))
+        both = join_texts([long, short])
         found = log_probs(net, batch_of(both.texts, np.arange(len(both)), "cpu")).detach()
-        for material, rows in ((TrainingInputs(tiny.texts()), ALL), (short, np.arange(2))):
-            alone = log_probs(net, batch_of(material.texts, rows, "cpu")).detach()
-            start = 0 if len(material) == len(ALL) else len(ALL)
-            torch.testing.assert_close(found[start : start + len(rows), : alone.shape[1]], alone, rtol=0, atol=1e-12)
+        for material, start in ((long, 0), (short, len(ALL))):
+            alone = log_probs(net, batch_of(material.texts, np.arange(len(material)), "cpu")).detach()
+            torch.testing.assert_close(found[start : start + len(alone), : alone.shape[1]], alone, rtol=0, atol=1e-12)
         assert (both.texts.role[len(ALL) :, short.texts.ids.shape[1] :] == PAD).all()
 
     def test_copies_are_read_and_tokens_are_not(self) -> None:
         """With copies, what the tokens are makes no difference; where the copies come from rows stays with the rows."""
         net, length = tiny.adapted(), 16
         copies = torch.randn(len(ALL), length, 32, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-        texts = tiny.texts(length)
-        other = tiny.texts(length)
-        other.ids[other.role == TEXT] = 3
-        rows: NDArray[np.int64] = np.array([5, 1])
-        read = [
-            log_probs(net, batch, material.reading, answers_only=True).detach()
-            for material in (TrainingInputs(texts, copies), TrainingInputs(other, copies))
-            for batch in [batch_of(material.texts, rows, "cpu")]
-        ]
-        torch.testing.assert_close(read[0], read[1], rtol=0, atol=0)
-        taken = TrainingInputs(texts, copies).take(rows)
-        batch = batch_of(taken.texts, np.arange(2), "cpu")
-        torch.testing.assert_close(log_probs(net, batch, taken.reading, answers_only=True).detach(), read[0], rtol=0, atol=0)
-        both = join_texts([TrainingInputs(texts, copies), taken])
-        batch = batch_of(both.texts, len(ALL) + np.arange(2), "cpu")
-        torch.testing.assert_close(log_probs(net, batch, both.reading, answers_only=True).detach(), read[0], rtol=0, atol=0)
+        own, other = (TrainingInputs(tiny.texts(length), copies) for _ in range(2))
+        other.texts.ids[other.texts.role == TEXT] = 3
+        taken = own.take(np.array([5, 1]))
+
+        def read(material: TrainingInputs, *rows: int) -> Tensor:
+            batch = batch_of(material.texts, np.array(rows), "cpu")
+            return log_probs(net, batch, material.reading, answers_only=True).detach()
+
+        both = join_texts([own, taken])
+        for same in (read(other, 5, 1), read(taken, 0, 1), read(both, len(ALL), len(ALL) + 1)):
+            torch.testing.assert_close(same, read(own, 5, 1), rtol=0, atol=0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -21,25 +22,20 @@ from dpcl_core.methods.language import gradients
 from dpcl_core.methods.language.gradients import Batch, Gradients, TextLoss, batch_of, log_probs
 from dpcl_core.methods.language.olora import Stack
 from dpcl_core.methods.language.public_text import ANSWER
-from dpcl_core.methods.language.sensitivity import penalty_strength
 from dpcl_core.methods.language.training import Descent, Memory, input_norms, private_steps, task_loss
 from dpcl_core.privacy.noise import Batches, ReleaseNoise, SeededNoise
 from dpcl_core.spec import Cell
 from tests.backbones import language_models
 from tests.methods.language import tiny
+from tests.methods.language.tiny import ALL
 from tests.support import second_device
-
-ALL = np.arange(len(tiny.STRINGS))
 
 
 def one_by_one(net: tiny.Adapted, batch: Batch, loss: TextLoss) -> list[Tensor]:
     """Gradients of each text alone, without padding, by autograd."""
-    found = []
-    for place in range(len(batch)):
-        alone = batch_of(tiny.texts(), batch.rows[place : place + 1], "cpu")
-        total = loss.of(log_probs(net, alone), alone).sum()
-        found.append(tiny.row(torch.autograd.grad(total, list(net.trainable().values()))))
-    return found
+    alone = [tiny.batch(batch.rows[place : place + 1]) for place in range(len(batch))]
+    totals = [loss.of(log_probs(net, one), one).sum() for one in alone]
+    return [tiny.row(torch.autograd.grad(total, list(net.trainable().values()))) for total in totals]
 
 
 @pytest.mark.parametrize("kind", ["answer", "full"])
@@ -47,32 +43,25 @@ def one_by_one(net: tiny.Adapted, batch: Batch, loss: TextLoss) -> list[Tensor]:
 def test_sums_equal_one_backward_pass_per_text(kind: str, at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gradients, "AT_ONCE", at_once)
     monkeypatch.setitem(gradients.SIDE_BY_SIDE, "cpu", at_once)
-    net, batch, loss = tiny.adapted(), batch_of(tiny.texts(), ALL, "cpu"), task_loss(kind)  # type: ignore[arg-type]
+    net, batch, loss = tiny.adapted(), tiny.batch(), task_loss(kind)  # type: ignore[arg-type]
     own = one_by_one(net, batch, loss)
     norms = torch.stack([gradient.norm() for gradient in own])
     clip = float(norms.median())
     assert 0 < int((norms > clip).sum()) < len(norms)
-    expected = (torch.stack(own) * (clip / (norms + 1e-6)).clamp(max=1)[:, None]).sum(0)
+    each = torch.stack(own) * (clip / (norms + 1e-6)).clamp(max=1)[:, None]
+    expected, one_by_one_as_summed = each.sum(0), torch.zeros_like(each, dtype=torch.float64)
     found = tiny.row(Gradients(net, clip).of(batch, loss))
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-12 * float(expected.norm()))
+    for rows, clipped in Gradients(net, clip).each(batch, loss):
+        one_by_one_as_summed[rows] = clipped
+    torch.testing.assert_close(one_by_one_as_summed, each.double(), rtol=0, atol=1e-12 * float(each.norm()))
     plain = tiny.row(Gradients(net, math.inf).of(batch, loss))
     torch.testing.assert_close(plain, torch.stack(own).sum(0), rtol=0, atol=1e-11 * float(norms.sum()))
 
 
-def test_texts_come_one_by_one_as_they_are_summed() -> None:
-    net, batch, loss = tiny.adapted(), batch_of(tiny.texts(), ALL, "cpu"), task_loss("full")
-    own = torch.stack(one_by_one(net, batch, loss))
-    clip = float(own.norm(dim=1).median())
-    found = torch.zeros_like(own, dtype=torch.float64)
-    for rows, clipped in Gradients(net, clip).each(batch, loss):
-        found[rows] = clipped
-    expected = own * (clip / (own.norm(dim=1, keepdim=True) + 1e-6)).clamp(max=1)
-    torch.testing.assert_close(found, expected.double(), rtol=0, atol=1e-12 * float(expected.norm()))
-
-
 def test_sums_equal_opacus() -> None:
     """Per-text gradients by Opacus' hooks, with positions given for every text as its rules need them."""
-    net, batch = tiny.adapted(), batch_of(tiny.texts(), ALL, "cpu")
+    net, batch = tiny.adapted(), tiny.batch()
     ours = tiny.row(Gradients(net, 0.3).of(batch, task_loss("full")))
     net = tiny.adapted()
     wrapped = GradSampleModule(net.model, loss_reduction="sum", strict=False)
@@ -91,12 +80,10 @@ def test_sums_equal_opacus() -> None:
 def test_one_text_changes_the_sums_by_at_most_the_clipping_norm() -> None:
     net, loss = tiny.adapted(), task_loss("answer")
     found = Gradients(net, 0.2)
-    whole = tiny.row(found.of(batch_of(tiny.texts(), ALL, "cpu"), loss))
-    changes = [
-        float((whole - tiny.row(found.of(batch_of(tiny.texts(), np.delete(ALL, row), "cpu"), loss))).norm()) for row in ALL
-    ]
-    assert max(changes) <= 0.2 + 1e-12
-    assert max(changes) > 0.2 - 1e-4  # reached: no looser bound holds
+    whole = tiny.row(found.of(tiny.batch(), loss))
+    moves = [float((whole - tiny.row(found.of(tiny.batch(np.delete(ALL, row)), loss))).norm()) for row in ALL]
+    assert max(moves) <= 0.2 + 1e-12
+    assert max(moves) > 0.2 - 1e-4  # reached: no looser bound holds
 
 
 def test_a_text_adds_the_same_bits_whoever_is_beside_it() -> None:
@@ -106,39 +93,38 @@ def test_a_text_adds_the_same_bits_whoever_is_beside_it() -> None:
         for parameter in net.trainable().values():
             parameter.copy_(1000 * parameter.sign())
     found, loss = Gradients(net, 0.3), task_loss("full")
-    whole = tiny.row(found.of(batch_of(tiny.texts(), ALL, "cpu"), loss)).double()
-    alone = sum(tiny.row(found.of(batch_of(tiny.texts(), ALL[k : k + 1], "cpu"), loss)).double() for k in ALL)
+    whole = tiny.row(found.of(tiny.batch(), loss)).double()
+    alone = sum(tiny.row(found.of(tiny.batch(ALL[k : k + 1]), loss)).double() for k in ALL)
     # What is summed is rounded to single precision once: half a step of 2^-23 of each entry, on both sides.
     torch.testing.assert_close(whole, alone, rtol=2.0**-22, atol=len(ALL) * 0.3 * 2.0**-23)
 
 
 @pytest.mark.parametrize("broken", [math.nan, math.inf])
-@pytest.mark.parametrize("clip", [0.5])
-def test_text_whose_gradient_is_not_finite_counts_zero(broken: float, clip: float) -> None:
+def test_text_whose_gradient_is_not_finite_counts_zero(broken: float) -> None:
     net = tiny.adapted()
 
     def with_one_broken(log_probabilities: Tensor, batch: Batch) -> Tensor:
         losses = task_loss("answer").of(log_probabilities, batch)
         return losses * torch.where(torch.from_numpy(batch.rows == 2), broken, 1.0)
 
-    found = Gradients(net, clip)
-    whole = tiny.row(found.of(batch_of(tiny.texts(), ALL, "cpu"), TextLoss(with_one_broken)))
-    expected = tiny.row(found.of(batch_of(tiny.texts(), np.delete(ALL, 2), "cpu"), task_loss("answer")))
+    found = Gradients(net, 0.5)
+    whole = tiny.row(found.of(tiny.batch(), TextLoss(with_one_broken)))
+    expected = tiny.row(found.of(tiny.batch(np.delete(ALL, 2)), task_loss("answer")))
     torch.testing.assert_close(whole, expected, rtol=0, atol=1e-13)
-    alone = found.of(batch_of(tiny.texts(), ALL[2:3], "cpu"), TextLoss(with_one_broken))
+    alone = found.of(tiny.batch(ALL[2:3]), TextLoss(with_one_broken))
     assert not tiny.row(alone).any()
 
 
 @pytest.mark.parametrize("clip", [0.5, math.inf])
 def test_nobody_in_the_batch_gives_zeros_for_every_weight(clip: float) -> None:
     net = tiny.adapted()
-    found = Gradients(net, clip).of(batch_of(tiny.texts(), ALL[:0], "cpu"), task_loss("full"))
+    found = Gradients(net, clip).of(tiny.batch(ALL[:0]), task_loss("full"))
     assert [part.shape for part in found] == [parameter.shape for parameter in net.trainable().values()]
     assert not tiny.row(found).any()
 
 
 def test_log_probabilities_equal_the_whole_tables_of_logits() -> None:
-    net, batch = tiny.adapted(), batch_of(tiny.texts(), ALL, "cpu")
+    net, batch = tiny.adapted(), tiny.batch()
     with torch.no_grad():
         logits = net(net.embed(batch.ids), batch.mask)
         expected = logits[:, :-1].log_softmax(-1).gather(2, batch.ids[:, 1:, None])[..., 0] * batch.mask[:, 1:]
@@ -153,7 +139,6 @@ def test_log_probabilities_equal_the_whole_tables_of_logits() -> None:
 
 
 HALVES = (torch.float16, torch.bfloat16)
-EVERYONE = np.arange(len(tiny.STRINGS))
 
 
 def over(dtype: torch.dtype) -> Adapted:
@@ -168,7 +153,7 @@ def test_adapters_over_a_base_in_half_are_in_single_precision_and_so_is_their_op
         torch.testing.assert_close(parameter, same, rtol=0, atol=0)  # single precision, and not rounded on the way
     frozen = {parameter.dtype for parameter in net.model.parameters() if not parameter.requires_grad}
     assert frozen == {dtype}
-    sums = Gradients(net, 0.5).of(batch_of(tiny.texts(), EVERYONE, "cpu"), task_loss("full"))
+    sums = Gradients(net, 0.5).of(tiny.batch(), task_loss("full"))
     means = noisy_means(sums, 8.0, 0.1, ReleaseNoise())
     assert {part.dtype for part in means} == {torch.float32}
     descent = Descent(list(net.trainable().values()), Schedule(1.0, 3, 0.5, 0.01, 8.0))
@@ -186,7 +171,7 @@ def test_pairs_of_earlier_tasks_are_in_single_precision_over_a_base_in_half(dtyp
                 second.fill_(0.1)
         stack = Stack(net)
         stack.freeze(torch.Generator().manual_seed(0))
-        batch = batch_of(tiny.texts(), EVERYONE, "cpu")
+        batch = tiny.batch()
         ends.append(log_probs(net, batch)[batch.mask].float())
         assert {tensor.dtype for below in stack.frozen for pair in below.pairs for tensor in pair} == {torch.float32}
     torch.testing.assert_close(*ends, rtol=0.1, atol=0.1)  # eight bits of a bfloat16 through two blocks
@@ -198,10 +183,9 @@ def test_noisy_steps_over_a_base_in_half_follow_those_in_single_precision(dtype:
     plan = Schedule(sample_rate=0.5, n_steps=30, clip_norm=0.4, learning_rate=0.02, expected_batch=4.0)
     ends: list[Tensor] = []
     for net in (over(dtype), over(torch.float32)):
-        noise, batches = SeededNoise(Cell(1.0, 0), "x"), Batches(plan.sample_rate, 0, "y")
-        texts = tiny.texts()
-        assert len(list(private_steps(net, texts, plan, 0.3, batches, noise, task_loss("full"), device="cpu"))) == 30
-        ends.append(tiny.row([parameter.detach() for parameter in net.trainable().values()]))
+        noise, batches, loss = SeededNoise(Cell(1.0, 0), "x"), Batches(plan.sample_rate, 0, "y"), task_loss("full")
+        assert len(list(private_steps(net, tiny.texts(), plan, 0.3, batches, noise, loss, device="cpu"))) == 30
+        ends.append(tiny.weights(net))
     assert ends[0].isfinite().all()
     assert 0 < float((ends[0] - ends[1]).norm()) < 0.3 * float(ends[1].norm())
 
@@ -209,27 +193,34 @@ def test_noisy_steps_over_a_base_in_half_follow_those_in_single_precision(dtype:
 def test_a_text_has_the_same_gradient_bits_beside_any_others_in_the_precision_that_this_processor_computes_in() -> None:
     """As wide as smollm2: kernels divide narrow and wide products among blocks differently."""
     dtype = half_precision("cpu") or torch.float32
-    net = Adapted(tiny.frozen(width=576, n_layer=1).to(dtype), 3, 6.0, 0)  # type: ignore[arg-type]
-    texts, sums = tiny.texts(), Gradients(net, 0.5)
+    sums = Gradients(Adapted(tiny.frozen(width=576, n_layer=1).to(dtype), 3, 6.0, 0), 0.5)
     together: dict[int, Tensor] = {}
-    for rows, gradients_of in sums.each(batch_of(texts, EVERYONE, "cpu"), task_loss("full")):
+    for rows, gradients_of in sums.each(tiny.batch(), task_loss("full")):
         together |= dict(zip(rows.tolist(), gradients_of, strict=True))
-    for place in EVERYONE:
-        ((_, alone),) = sums.each(batch_of(texts, EVERYONE[place : place + 1], "cpu"), task_loss("full"))
+    for place in ALL:
+        ((_, alone),) = sums.each(tiny.batch(ALL[place : place + 1]), task_loss("full"))
         assert alone.any()
         assert torch.equal(alone[0], together[int(place)])
 
 
-@pytest.mark.parametrize(("capability", "base"), [((7, 5), torch.float32), ((8, 0), torch.bfloat16)])
-def test_a_model_stored_in_float16_never_computes_in_it_and_its_logits_are_single(
-    capability: tuple[int, int], base: torch.dtype, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def stored_in_half(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A model of the hub whose file has float16."""
     from transformers import GPT2LMHeadModel
 
     folder = language_models.put(tmp_path / "model")
     GPT2LMHeadModel.from_pretrained(folder).half().save_pretrained(folder)
     monkeypatch.setattr("dpcl_core.backbones.packaged.HubFolders.folder", lambda self, name: folder)
     causal._frozen.cache_clear()
+    yield
+    causal._frozen.cache_clear()
+
+
+@pytest.mark.usefixtures("stored_in_half")
+@pytest.mark.parametrize(("capability", "base"), [((7, 5), torch.float32), ((8, 0), torch.bfloat16)])
+def test_a_model_stored_in_float16_never_computes_in_it_and_its_logits_are_single(
+    capability: tuple[int, int], base: torch.dtype
+) -> None:
     with second_device.attached(capability=capability):
         net = causal.adapted("hf:some/model", second_device.NAME, 2, 4.0, 0)
         assert all(second_device.is_on_card(tensor) for tensor in net.state_dict().values())
@@ -237,22 +228,14 @@ def test_a_model_stored_in_float16_never_computes_in_it_and_its_logits_are_singl
         ids = torch.arange(6, device=second_device.NAME)[None]
         logits = net(net.embed(ids), torch.ones_like(ids))
         assert logits.dtype is torch.float32
-    causal._frozen.cache_clear()
 
 
-def test_likelihoods_that_are_shown_come_from_single_precision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from transformers import GPT2LMHeadModel
-
-    folder = language_models.put(tmp_path / "model")
-    GPT2LMHeadModel.from_pretrained(folder).half().save_pretrained(folder)
-    monkeypatch.setattr("dpcl_core.backbones.packaged.HubFolders.folder", lambda self, name: folder)
+@pytest.mark.usefixtures("stored_in_half")
+def test_likelihoods_that_are_shown_come_from_single_precision(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(causal, "half_precision", lambda device: torch.bfloat16)
-    found = []
-    for single in (False, True):
+    for single, dtype in ((False, torch.bfloat16), (True, torch.float32)):
         causal._frozen.cache_clear()
-        found.append(next(causal.load("hf:some/model", single=single).parameters()).dtype)
-    assert found == [torch.bfloat16, torch.float32]
-    causal._frozen.cache_clear()
+        assert next(causal.load("hf:some/model", single=single).parameters()).dtype is dtype
 
 
 def test_a_model_on_the_processor_opens_no_card(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -281,8 +264,7 @@ class Cramped(Adapted):
 
 
 def test_texts_of_a_shape_that_does_not_fit_come_in_smaller_pieces_and_others_as_before() -> None:
-    strings = ("the cat", "a dog and the cow", "x", "call me at nine")
-    texts = tiny.prompted(tiny.Letters(), tiny.encoded(strings, 40), np.arange(4) % 3, tiny.CLASSES, "pets")  # type: ignore[arg-type]
+    texts = tiny.texts(40, ("the cat", "a dog and the cow", "x", "call me at nine"))
     batch, loss = batch_of(texts, np.arange(4), "cpu"), task_loss("answer")
     net = tiny.adapted()
     expected = tiny.row(Gradients(net, 0.3).of(batch, loss))
@@ -305,7 +287,7 @@ def test_pieces_on_a_card_are_as_large_as_its_memory_and_independent_of_who_is_i
     # into 2 MB, and 14 of 24 tokens.
     for free, expected in ((1 << 40, {16: 64, 24: 64, 32: 64}), (1 << 22, {16: 16, 24: 8, 32: 8})):
         sizes = []
-        for rows in (EVERYONE, EVERYONE[:1]):
+        for rows in (ALL, ALL[:1]):
             with second_device.attached(free=free):
                 net = tiny.adapted(dtype=torch.float32).to(second_device.NAME)
                 on_card = Gradients(net, 0.3)
@@ -327,7 +309,7 @@ def test_an_answers_log_probability_is_exact_to_single_precision_over_a_base_in_
     logits = head(torch.zeros(1, 2, 4))
     assert logits.dtype is torch.float32
     assert float(logits.log_softmax(-1)[0, 0, 0]) == pytest.approx(-np.log(1000), rel=1e-6)
-    batch: Batch = batch_of(tiny.texts(), EVERYONE[:2], "cpu")
+    batch: Batch = tiny.batch(ALL[:2])
     assert log_probs(tiny.adapted(dtype=torch.float32), batch).dtype is torch.float32
 
 
@@ -345,10 +327,16 @@ def products(net: tiny.Adapted) -> list[torch.Tensor]:
     return [(second @ first).detach().clone() for first, second in net.pairs()]
 
 
-def test_strength_of_the_penalty() -> None:
-    """Check 14."""
-    for score, expected in ((0.0, 10.0), (0.4, 6.4), (1.0, 1.0)):
-        assert penalty_strength(score, 1.0, 10.0) == pytest.approx(expected, abs=1e-12)
+def changes(net: tiny.Adapted, then: Sequence[Tensor]) -> list[Tensor]:
+    return [now - before for now, before in zip(products(net), then, strict=True)]
+
+
+def omega(of_task: Sequence[Tensor], norms: Sequence[float]) -> list[float]:
+    return [float(change.norm()) * norm for change, norm in zip(of_task, norms, strict=True)]
+
+
+def l_reg(strength: float, omegas: Sequence[float], of_task: Sequence[Tensor]) -> float:
+    return sum(strength * own * float(change.square().sum()) for own, change in zip(omegas, of_task, strict=True))
 
 
 def test_nothing_is_held_in_the_first_task_or_where_nothing_has_changed() -> None:
@@ -370,17 +358,13 @@ def test_penalty_equals_the_formula_after_two_tasks() -> None:
     for task, own in enumerate(norms):
         memory.open(0.9)
         moved(net, task)
-        changes = [now - before for now, before in zip(products(net), then, strict=True)]
-        omegas.append([float(change.norm()) * norm for change, norm in zip(changes, own, strict=True)])
+        omegas.append(omega(changes(net, then), own))
         memory.remember(own)
         then = products(net)
     assert memory.omega_bar == pytest.approx(np.mean(omegas, axis=0))
     memory.open(0.4)  # of the task that is learned now, not of those before
     moved(net, 7)
-    expected = sum(
-        6.4 * omega * float((now - before).square().sum())
-        for omega, now, before in zip(memory.omega_bar, products(net), then, strict=True)
-    )
+    expected = l_reg(6.4, memory.omega_bar, changes(net, then))
     assert float(memory.penalty().detach()) == pytest.approx(expected, rel=1e-12)
 
 
@@ -390,21 +374,18 @@ def test_as_printed_omega_bar_counts_the_task_that_is_learned() -> None:
     memory, start = Memory(net, 1.0, 10.0), products(net)
     memory.open(0.4, [2.0, 3.0])
     moved(net, 1)
-    changes = [now - before for now, before in zip(products(net), start, strict=True)]
-    first = [norm * float(change.norm()) for norm, change in zip((2.0, 3.0), changes, strict=True)]
-    expected = sum(6.4 * omega * float(change.square().sum()) for omega, change in zip(first, changes, strict=True))
+    first = omega(changes(net, start), (2.0, 3.0))
+    expected = l_reg(6.4, first, changes(net, start))
     assert float(memory.penalty().detach()) == pytest.approx(expected, rel=1e-12)
     memory.remember([2.0, 3.0])
     middle = products(net)
     memory.open(1.0, [5.0, 1.0])
     moved(net, 2)
-    changes = [now - before for now, before in zip(products(net), middle, strict=True)]
-    second = [norm * float(change.norm()) for norm, change in zip((5.0, 1.0), changes, strict=True)]
-    assert memory.omega_bar == pytest.approx(np.mean([first, second], axis=0))
+    assert memory.omega_bar == pytest.approx(np.mean([first, omega(changes(net, middle), (5.0, 1.0))], axis=0))
     found = memory.penalty()
     slopes = torch.autograd.grad(found, list(net.trainable().values()))
     held = zip(memory._products(), middle, memory.omega_bar, strict=True)
-    alone = torch.stack([omega * (now - then).square().sum() for now, then, omega in held]).sum()
+    alone = torch.stack([own * (now - then).square().sum() for now, then, own in held]).sum()
     for slope, constant in zip(slopes, torch.autograd.grad(alone, list(net.trainable().values())), strict=True):
         torch.testing.assert_close(slope, constant)
 
@@ -425,36 +406,31 @@ def test_a_mean_score_outside_its_range_counts_as_its_end(score: float) -> None:
 
 def test_slope_of_the_penalty_pulls_back_and_leaves_omega_alone() -> None:
     net = tiny.adapted()
-    memory = Memory(net, 1.0, 10.0)
+    memory, parameters = Memory(net, 1.0, 10.0), list(net.trainable().values())
     memory.open(0.0)
     moved(net, 2)
     memory.remember([1.0, 1.0])
     moved(net, 3)
-    parameters = list(net.trainable().values())
-    slopes = torch.autograd.grad(memory.penalty(), parameters)
-    before = float(memory.penalty().detach())
+    before = memory.penalty()
+    slopes = torch.autograd.grad(before, parameters)
     with torch.no_grad():
         for parameter, slope in zip(parameters, slopes, strict=True):
             parameter -= 1e-4 * slope
-    assert float(memory.penalty().detach()) < before
+    assert memory.penalty().item() < before.item()
 
 
 def test_input_norms_are_means_over_tokens_whatever_the_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     net, texts = tiny.adapted(), tiny.texts()
     whole = input_norms(net, texts, "cpu")
     seen: dict[str, list[float]] = {name: [] for name in net.layers}
-    hooks = [
+    for name, layer in net.layers.items():
         layer.register_forward_hook(lambda layer, args, out, name=name: seen[name].extend(args[0][0].norm(dim=1).tolist()))
-        for name, layer in net.layers.items()
-    ]
     for row in range(len(texts)):
-        alone = batch_of(texts, np.array([row]), "cpu")
+        alone = tiny.batch(np.array([row]))
         with torch.no_grad():
             net(net.embed(alone.ids), alone.mask)
-    for hook in hooks:
-        hook.remove()
-    assert whole == pytest.approx([float(np.mean(norms)) for norms in seen.values()], rel=1e-9)
+    of_each = [float(np.mean(norms)) for norms in seen.values()]
+    assert whole == pytest.approx(of_each, rel=1e-9)
     monkeypatch.setattr("dpcl_core.methods.language.gradients.AT_ONCE", 3)
     assert input_norms(net, texts, "cpu") == pytest.approx(whole, rel=1e-12)
-    none = tiny.prompted(tiny.Letters(), tiny.encoded(()), np.zeros(0, np.int64), tiny.CLASSES, "pets")  # type: ignore[arg-type]
-    assert input_norms(net, none, "cpu") == [0.0, 0.0]
+    assert input_norms(net, tiny.texts(strings=()), "cpu") == [0.0, 0.0]

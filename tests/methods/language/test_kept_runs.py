@@ -16,7 +16,6 @@ from dpcl_core import paths
 from dpcl_core.backbones import causal, plain_language
 from dpcl_core.data.texts import PADDING, PLANES, TOKEN
 from dpcl_core.methods import catalog as methods
-from dpcl_core.methods.common.method import PublicContext
 from dpcl_core.methods.language import public_text
 from dpcl_core.methods.language.lazy_learner import LazyLearner
 from dpcl_core.privacy.ledger import Ledger
@@ -24,6 +23,8 @@ from dpcl_core.scenarios.catalog import SourceIncremental
 from dpcl_core.scenarios.stream import Examples, Task
 from dpcl_core.spec import Cell, DataSpec, PrivacySpec, RunSpec, validated
 from tests.backbones import language_models
+from tests.methods.language import tiny
+from tests.methods.training import public_context
 from tests.support.tiers import quick
 
 BACKBONE, LENGTH, N = "hf:somebody/gpt2", 10, 24
@@ -57,29 +58,17 @@ def task(index: int) -> Task:
 def trained(method: str, epsilon: float, **params: object) -> tuple[Tensor, np.ndarray, LazyLearner]:
     given = {"length": LENGTH, "epochs": 3, "batch_size": 8, "lora_rank": 2, "layers": 1, "adapts": "all", **params}
     is_local = params.get("mechanism") == "fn" or params.get("mode") == "local"
+    adjacency = "replace" if is_local else "add-remove"
     spec = RunSpec(
-        method=method,
-        params=validated(methods.card(method).params, given),
-        data=DataSpec(dataset="pecl-six", backbone=BACKBONE),
-        labels="prior",
-        scenario=SourceIncremental(),
-        privacy=PrivacySpec(
-            epsilons=(epsilon,), delta=1e-3, adjacency="replace" if is_local else "add-remove", noise="seeded"
-        ),
-        seeds=(0,),
-    )
-    cell, known = Cell(epsilon, 0), PublicContext(
-        n_inputs=0, n_classes=4, public=(0, 1, 2, 3), n_people=2 * N, n_tasks=2, classes=CLASSES
+        method=method, params=validated(methods.card(method).params, given), labels="prior", scenario=SourceIncremental(),
+        data=DataSpec(dataset="pecl-six", backbone=BACKBONE), seeds=(0,),
+        privacy=PrivacySpec(epsilons=(epsilon,), delta=1e-3, adjacency=adjacency, noise="seeded"),
     )  # fmt: skip
-    learner = methods.maker(method)(spec, [cell], known)
-    assert isinstance(learner, LazyLearner)
-    ledger = Ledger(1e-3, spec.privacy.adjacency, "once")
+    cell, ledger = Cell(epsilon, 0), Ledger(1e-3, adjacency, "once")
+    learner = methods.maker(method)(spec, [cell], public_context(0, 4, 2 * N, 2, classes=CLASSES))
     for index in range(2):
-        for _ in learner.learn({0: task(index)}, {cell: ledger}):
-            pass
-    assert learner._model is not None
-    weights = torch.cat([part.detach().reshape(-1) for part in learner._model.net.trainable().values()])
-    return weights, learner.scores(0, task(0))["rank"], learner
+        list(learner.learn({0: task(index)}, {cell: ledger}))
+    return tiny.weights(learner._model.net), learner.scores(0, task(0))["rank"], learner
 
 
 @pytest.mark.parametrize(
@@ -104,7 +93,6 @@ def test_a_run_is_the_same_whether_states_were_kept_or_not(method: str, epsilon:
     assert torch.isfinite(weights).all()
     assert np.isneginf(scores[..., 2:]).all()  # another task's labels
     np.testing.assert_allclose(np.exp(scores[..., :2]).sum(axis=2), 1, rtol=1e-4)
-    assert learner._model is not None
     assert all(name.startswith("transformer.h.1.") for name in learner._model.net.layers)
 
 

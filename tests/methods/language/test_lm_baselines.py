@@ -3,30 +3,28 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import dp_accounting as dp
 import numpy as np
 import pytest
 import torch
-from numpy.typing import NDArray
 from scipy.stats import chi2
 from torch import Tensor
 
 from dpcl_core.backbones import causal, plain_language
-from dpcl_core.events import Progress
+from dpcl_core.events import Progress, of_kind
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.dpsgd import ROUNDING, Schedule
 from dpcl_core.methods.common.method import PublicContext, PublicSizes
-from dpcl_core.methods.language import baseline, gem, public_text
+from dpcl_core.methods.language import gem, public_text
 from dpcl_core.methods.language.adapted_model import TrainingInputs, join_texts
-from dpcl_core.methods.language.baseline import Baseline, BaselineParams
+from dpcl_core.methods.language.baseline import Baseline, Plan
 from dpcl_core.methods.language.er import Er
-from dpcl_core.methods.language.gem import Gem, GemParams
+from dpcl_core.methods.language.gem import Gem
 from dpcl_core.methods.language.gradients import Gradients, batch_of
 from dpcl_core.methods.language.lazy_learner import LazyLearner
-from dpcl_core.methods.language.params import LanguageParams
 from dpcl_core.methods.language.training import Descent, private_steps, task_loss
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import Batches, noise_of
@@ -34,6 +32,7 @@ from dpcl_core.scenarios.catalog import SourceIncremental
 from dpcl_core.scenarios.stream import Examples, Task
 from dpcl_core.spec import Cell, PrivacySpec, RunSpec, validated
 from tests.methods.language import tiny
+from tests.methods.training import public_context
 from tests.support.tiers import quick
 
 NAMES = ("lm-seqft", "lm-er", "lm-ewc", "lm-gem", "lm-olora", "lm-mtl")
@@ -47,18 +46,13 @@ _WORDS = (("a", "b"), ("c", "d"), ("e", "f"))
 def tiny_model(monkeypatch: pytest.MonkeyPatch) -> None:
     """The random model in place of a trained one; adapters start as they do in a run."""
 
-    def adapted(
-        backbone: str, device: str, rank: int, alpha: float, seed: int, layers: int | None, *, every: bool
-    ) -> causal.Adapted:
+    def adapted(backbone: str, device: str, rank: int, alpha: float, seed: int, *more: object, **named: object) -> object:
         return tiny.adapted(width=16, rank=rank, seed=seed, started=False)
-
-    def public(backbone: str, length: int) -> NDArray[np.int32]:
-        return tiny.encoded(["public news", "the ninth"], length)
 
     monkeypatch.setattr(causal, "adapted", adapted)
     monkeypatch.setattr(plain_language, "load_tokenizer", lambda backbone: tiny.Letters())
-    monkeypatch.setattr(public_text, "encoded", public)
-    monkeypatch.setattr(public_text, "sentences", public)
+    for name in ("encoded", "sentences"):
+        monkeypatch.setattr(public_text, name, lambda backbone, length: tiny.encoded(["public news", "the ninth"], length))
 
 
 def task(index: int, n: int = N) -> Task:
@@ -70,10 +64,7 @@ def task(index: int, n: int = N) -> Task:
 
 
 def known(n_tasks: int = N_TASKS) -> PublicContext:
-    return PublicContext(
-        n_inputs=0, n_classes=len(CLASSES), public=tuple(range(len(CLASSES))), n_people=N * n_tasks, n_tasks=n_tasks,
-        classes=CLASSES,
-    )  # fmt: skip
+    return public_context(0, len(CLASSES), N * n_tasks, n_tasks, classes=CLASSES)
 
 
 def spec(name: str, epsilon: float, **params: object) -> RunSpec:
@@ -88,19 +79,30 @@ def spec(name: str, epsilon: float, **params: object) -> RunSpec:
 def trained(name: str, epsilon: float, tasks: Sequence[Task] | None = None, **params: object) -> tuple[LazyLearner, Ledger]:
     """A learner that has been through these tasks (all three), and its ledger."""
     made, cell = spec(name, epsilon, **params), Cell(epsilon, 0)
-    through = [task(index) for index in range(N_TASKS)] if tasks is None else tasks
-    learner = methods.maker(name)(made, [cell], known(len(through)))
-    assert isinstance(learner, LazyLearner)
-    ledger = Ledger(made.privacy.delta, made.privacy.adjacency, "once")
-    for one in through:
-        for _ in learner.learn({0: one}, {cell: ledger}):
-            pass
+    tasks = [task(index) for index in range(N_TASKS)] if tasks is None else tasks
+    learner, ledger = methods.maker(name)(made, [cell], known(len(tasks))), book(made.privacy.adjacency)
+    for one in tasks:
+        list(learner.learn({0: one}, {cell: ledger}))
     return learner, ledger
 
 
 def weights(learner: LazyLearner) -> Tensor:
-    assert learner._model is not None
-    return tiny.row([part.detach() for part in learner._model.net.trainable().values()])
+    return tiny.weights(learner._model.net)
+
+
+def plan_of(asked: RunSpec, n_tasks: int = N_TASKS) -> Plan:
+    return Plan(asked.params, asked.privacy, PublicSizes(N * n_tasks, n_tasks, len(CLASSES)))
+
+
+def book(adjacency: str = "add-remove") -> Ledger:
+    return Ledger(1e-3, adjacency, "once")
+
+
+def through(model: Baseline, *tasks: Task, adjacency: str = "add-remove") -> Tensor:
+    """The weights of a model that has learned these tasks."""
+    for one in tasks:
+        list(model.learn(one, book(adjacency)))
+    return tiny.weights(model.net)
 
 
 def fit(learner: LazyLearner, one: Task) -> float:
@@ -121,11 +123,8 @@ def test_a_task_is_learned_and_the_same_seed_gives_the_same_model(name: str) -> 
 @pytest.mark.parametrize("epsilon", quick(1, [8.0, math.inf]))
 @pytest.mark.parametrize("name", quick(2, NAMES))
 def test_the_ledger_holds_what_was_said_beforehand(name: str, epsilon: float) -> None:
-    _, ledger = trained(name, epsilon)
-    params = spec(name, epsilon).params
-    assert isinstance(params, BaselineParams)
-    plan = baseline.plan_of(params, spec(name, epsilon).privacy, PublicSizes(N * N_TASKS, N_TASKS, len(CLASSES)))
-    expected = baseline.ledger(params, plan, baseline.noises(params, plan, epsilon))
+    (_, ledger), plan = trained(name, epsilon), plan_of(spec(name, epsilon))
+    expected = plan.ledger(plan.noises(epsilon))
     assert ledger.entries == expected.entries
     assert ledger.epsilon() <= epsilon
 
@@ -145,8 +144,7 @@ def test_noisy_copies_are_released_once_whatever_is_done_with_them(name: str) ->
 @pytest.mark.parametrize("name", quick(2, NAMES))
 @pytest.mark.parametrize("mechanism", ["dp-sgd", "fn"])
 def test_a_task_without_texts_is_learned_like_any_other(name: str, mechanism: str) -> None:
-    through = [task(0), task(1, 0), task(2)]
-    learner, ledger = trained(name, 8.0, through, mechanism=mechanism)
+    learner, ledger = trained(name, 8.0, [task(0), task(1, 0), task(2)], mechanism=mechanism)
     assert {entry.task for entry in ledger.entries} == ({2} if (name, mechanism) == ("lm-mtl", "dp-sgd") else {0, 1, 2})
     assert torch.isfinite(weights(learner)).all()
 
@@ -154,17 +152,12 @@ def test_a_task_without_texts_is_learned_like_any_other(name: str, mechanism: st
 def test_fine_tuning_is_plain_dp_sgd() -> None:
     """Against the loop that PeCL's central repair is trained by, with the same coins and noise."""
     learner, _ = trained("lm-seqft", 8.0, [task(0)])
-    made = spec("lm-seqft", 8.0)
-    model = Baseline(made, Cell(8.0, 0), known(1))
-    params = made.params
-    assert isinstance(params, LanguageParams)
-    plan = Schedule(8 / N, 6, 1.0, params.learning_rate, 8.0)
-    texts = model.open_task(task(0), Ledger(1e-3, "add-remove", "once")).texts
+    model = Baseline(spec("lm-seqft", 8.0), Cell(8.0, 0), known(1))
+    plan = Schedule(8 / N, 6, 1.0, model.params.learning_rate, 8.0)
+    texts = model.open_task(task(0), book()).texts
     coins, noise = Batches(8 / N, 0, "task 0 at epsilon 8.0"), noise_of("seeded", Cell(8.0, 0), "task 0")
-    for _ in private_steps(model.net, texts, plan, model.noises.steps, coins, noise, task_loss("answer"), device="cpu"):
-        pass
-    found = tiny.row([part.detach() for part in model.net.trainable().values()])
-    torch.testing.assert_close(weights(learner), found, rtol=0, atol=0)
+    list(private_steps(model.net, texts, plan, model.noises.steps, coins, noise, task_loss("answer"), device="cpu"))
+    torch.testing.assert_close(weights(learner), tiny.weights(model.net), rtol=0, atol=0)
 
 
 def test_all_tasks_together_are_one_training_on_all_of_them() -> None:
@@ -176,9 +169,8 @@ def test_all_tasks_together_are_one_training_on_all_of_them() -> None:
 
 
 def test_before_the_last_task_there_is_no_model() -> None:
-    made, cell = spec("lm-mtl", math.inf), Cell(math.inf, 0)
-    learner = methods.maker("lm-mtl")(made, [cell], known(2))
-    ledger = Ledger(1e-3, "add-remove", "once")
+    cell, ledger = Cell(math.inf, 0), book()
+    learner = methods.maker("lm-mtl")(spec("lm-mtl", math.inf), [cell], known(2))
     said = list(learner.learn({0: task(0)}, {cell: ledger}))
     assert learner.scores(0, task(0)) == {}
     assert ledger.entries == []
@@ -187,12 +179,11 @@ def test_before_the_last_task_there_is_no_model() -> None:
     assert set(learner.scores(0, task(0))) == {"whole"}
 
 
-def steps_by_hand(learner: Baseline, means: Iterator[list[Tensor]], n_steps: int, learning_rate: float) -> None:
-    """Steps along these mean gradients."""
-    parameters = list(learner.net.trainable().values())
-    descent = Descent(parameters, Schedule(1.0, n_steps, 1.0, learning_rate, 1.0))
-    for _ in range(n_steps):
-        descent.step(next(means))
+def steps_by_hand(model: Baseline, inputs: TrainingInputs, divisor: float) -> None:
+    """Three steps along the mean gradient of all these texts."""
+    descent = Descent(list(model.net.trainable().values()), Schedule(1.0, 3, 1.0, 2e-3, 1.0))
+    for _ in range(3):
+        descent.step(mean_gradient(model.net, inputs, divisor))
 
 
 def mean_gradient(net: causal.Adapted, inputs: TrainingInputs, divisor: float) -> list[Tensor]:
@@ -202,7 +193,7 @@ def mean_gradient(net: causal.Adapted, inputs: TrainingInputs, divisor: float) -
 
 
 def inputs_of(model: Baseline, index: int) -> TrainingInputs:
-    return model.open_task(task(index), Ledger(1e-3, "add-remove", "once"))
+    return model.open_task(task(index), book())
 
 
 def test_replayed_texts_join_the_sum_of_every_step() -> None:
@@ -212,20 +203,15 @@ def test_replayed_texts_join_the_sum_of_every_step() -> None:
     model = Er(spec("lm-er", math.inf, **given), Cell(math.inf, 0), known(2))
     first, second = inputs_of(model, 0), inputs_of(model, 1)
 
-    def along(inputs: TrainingInputs) -> Iterator[list[Tensor]]:
-        while True:
-            yield mean_gradient(model.net, inputs, len(inputs))
-
     for inputs in (first, join_texts([second, first])):
-        steps_by_hand(model, along(inputs), 3, 2e-3)
-    found = tiny.row([part.detach() for part in model.net.trainable().values()])
-    torch.testing.assert_close(weights(learner), found, rtol=0, atol=1e-12)
+        steps_by_hand(model, inputs, len(inputs))
+    torch.testing.assert_close(weights(learner), tiny.weights(model.net), rtol=0, atol=1e-12)
 
 
 def test_kept_texts_are_chosen_by_coins_of_their_own() -> None:
     """A tenth of 4,000 on average, within five standard deviations; one text less leaves the others' coins as they are."""
     model = Er(spec("lm-er", math.inf), Cell(math.inf, 0), known())
-    many = model.open_task(task(0, 4000), Ledger(1e-3, "add-remove", "once"))
+    many = model.open_task(task(0, 4000), book())
     fewer = many.take(np.arange(3999))
     for inputs in (many, fewer):
         model.keep_some(inputs, 0.1, task(0))
@@ -245,13 +231,9 @@ def test_what_gem_turns_by_has_the_noise_that_is_charged_for_it(monkeypatch: pyt
 
     monkeypatch.setattr(gem, "projected_gradient", report)
     asked = spec("lm-gem", 8.0, epochs=4)
-    assert isinstance(asked.params, GemParams)
     model = Gem(asked, Cell(8.0, 0), known(2))
-    nobody = [replace(one, train=one.train.take(np.zeros(0, np.int64))) for one in (task(0), task(1))]
-    for one in nobody:
-        list(model.learn(one, Ledger(1e-3, "add-remove", "once")))
-    plan = baseline.plan_of(asked.params, asked.privacy, PublicSizes(2 * N, 2, len(CLASSES)))
-    multiplier = baseline.noises(asked.params, plan, 8.0).references
+    through(model, *(replace(one, train=one.train.take(np.zeros(0, np.int64))) for one in (task(0), task(1))))
+    multiplier = plan_of(asked, 2).noises(8.0).references
     std = multiplier * asked.params.clip_norm * (1 + ROUNDING) / asked.params.kept(N)
     everything = torch.cat(drawn).double()
     statistic = float(everything.square().sum()) / std**2
@@ -280,14 +262,12 @@ def test_gem_steps_along_what_its_references_turn_the_gradient_to(monkeypatch: p
         return list(references[0] if references else grads)
 
     monkeypatch.setattr(gem, "projected_gradient", report)
-    for index in range(2):
-        list(model.learn(task(index), Ledger(1e-3, "add-remove", "once")))
+    found = through(model, task(0), task(1))
     assert n_references == [0, 0, 0, 1, 1, 1]
     hand = Gem(spec("lm-gem", math.inf, **given), Cell(math.inf, 0), known(2))
     for _ in range(2):
-        steps_by_hand(hand, iter(lambda: mean_gradient(hand.net, first, N), None), 3, 2e-3)
-    for ours, theirs in zip(model.net.trainable().values(), hand.net.trainable().values(), strict=True):
-        torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-12)
+        steps_by_hand(hand, first, N)
+    torch.testing.assert_close(found, tiny.weights(hand.net), rtol=0, atol=1e-12)
 
 
 def test_penalties_of_no_strength_leave_fine_tuning() -> None:
@@ -312,7 +292,6 @@ def test_consolidation_holds_the_weights(source: str) -> None:
 def test_earlier_adapters_stay_and_all_are_asked() -> None:
     learner, _ = trained("lm-olora", math.inf, [task(0), task(1)], **WELL)
     first, _ = trained("lm-olora", math.inf, [task(0)], **WELL)
-    assert learner._model is not None
     below = [part for layer in learner._model._stack.frozen for pair in layer.pairs for part in pair]  # type: ignore[attr-defined]
     torch.testing.assert_close(tiny.row(below), weights(first), rtol=0, atol=0)
     assert fit(learner, task(1)) > fit(first, task(1)) + 1
@@ -323,19 +302,16 @@ def test_steps_on_copies_are_passes_over_the_task_itself(mechanism: str, steps: 
     """From public nominal sizes, 8 and 40 texts in batches of 8; under DP-SGD every task has those of one of mean size."""
     made, cell = spec("lm-seqft", 8.0, mechanism=mechanism), Cell(8.0, 0)
     learner = methods.maker("lm-seqft")(made, [cell], replace(known(2), source_sizes={"t0": 8, "t1": 40}))
-    ledger, found = Ledger(made.privacy.delta, made.privacy.adjacency, "once"), []
-    for one in (task(0), task(1)):
-        said = [part for part in learner.learn({0: one}, {cell: ledger}) if isinstance(part, Progress)]
-        found.append(said[-1].total)
-    assert found == steps
+    ledger = book(made.privacy.adjacency)
+    said = [[*of_kind(learner.learn({0: one}, {cell: ledger}), Progress)] for one in (task(0), task(1))]
+    assert [progress[-1].total for progress in said] == steps
 
 
 def test_copies_alone_are_trained_on() -> None:
     """Other texts with the same copies give the same model: nothing but the copies, lengths and labels is read."""
 
     def model_of(swap: bool) -> Tensor:
-        made = spec("lm-er", 8.0, mechanism="fn")
-        model = Er(made, Cell(8.0, 0), known())
+        model = Er(spec("lm-er", 8.0, mechanism="fn"), Cell(8.0, 0), known())
         opened = model.open_task
 
         def instead(one: Task, ledger: Ledger) -> TrainingInputs:
@@ -344,12 +320,10 @@ def test_copies_alone_are_trained_on() -> None:
             inputs = one.train.inputs.copy()
             used = inputs[:, :, 0] >= 0
             inputs[:, :, 0][used] = 5 if swap else inputs[:, :, 0][used]
-            again = opened(replace(one, train=Examples(inputs, one.train.labels)), Ledger(1e-3, "replace", "once"))
+            again = opened(replace(one, train=Examples(inputs, one.train.labels)), book("replace"))
             return TrainingInputs(again.texts, found.copies)
 
         model.open_task = instead  # type: ignore[method-assign]
-        for index in range(2):
-            list(model.learn(task(index), Ledger(1e-3, "replace", "once")))
-        return tiny.row([part.detach() for part in model.net.trainable().values()])
+        return through(model, task(0), task(1), adjacency="replace")
 
     assert torch.equal(model_of(False), model_of(True))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -38,25 +40,14 @@ class Drawn:
         return np.array(next(self._rows), np.int64)
 
 
-def weights(net: tiny.Adapted) -> Tensor:
-    return tiny.row([parameter.detach() for parameter in net.trainable().values()]).clone()
-
-
-def trained(multiplier: float, batches: object, plan: Schedule = PLAN, **options: object) -> Tensor:
-    net = tiny.adapted()
-    steps = private_steps(
-        net,
-        tiny.texts(),
-        plan,
-        multiplier,
-        batches,
-        SeededNoise(CELL, "x"),
-        task_loss("answer"),
-        device="cpu",
-        **options,  # type: ignore[arg-type]
-    )
+def trained(
+    multiplier: float, batches: object, plan: Schedule = PLAN, penalty_of: Callable[[tiny.Adapted], Tensor] | None = None
+) -> Tensor:
+    net, noise, loss = tiny.adapted(), SeededNoise(CELL, "x"), task_loss("answer")
+    penalty = None if penalty_of is None else lambda: penalty_of(net)
+    steps = private_steps(net, tiny.texts(), plan, multiplier, batches, noise, loss, device="cpu", penalty=penalty)
     assert list(steps) == list(range(1, plan.n_steps + 1))
-    return weights(net)
+    return tiny.weights(net)
 
 
 def by_hand(multiplier: float, rows: list[list[int]], plan: Schedule = PLAN) -> Tensor:
@@ -66,21 +57,19 @@ def by_hand(multiplier: float, rows: list[list[int]], plan: Schedule = PLAN) -> 
     adam = torch.optim.AdamW(parameters, lr=plan.learning_rate)
     cosine = torch.optim.lr_scheduler.CosineAnnealingLR(adam, plan.n_steps)
     for chosen in rows:
-        total = torch.zeros_like(weights(net))
+        total = torch.zeros_like(tiny.weights(net))
         for row in chosen:
-            alone = batch_of(tiny.texts(), np.array([row]), "cpu")
-            own = tiny.row(Gradients(net, math.inf).of(alone, task_loss("answer")))
+            own = tiny.row(Gradients(net, math.inf).of(tiny.batch(np.array([row])), task_loss("answer")))
             total += own * min(1.0, plan.clip_norm / (float(own.norm()) + 1e-6)) if multiplier > 0 else own
         mean = total / plan.expected_batch
         if multiplier > 0:
             std = multiplier * plan.clip_norm * (1 + ROUNDING) / plan.expected_batch
             mean = torch.from_numpy(noise.added(mean.numpy(), std))
-        pieces = mean.split([parameter.numel() for parameter in parameters])
-        for parameter, piece in zip(parameters, pieces, strict=True):
+        for parameter, piece in zip(parameters, mean.split([one.numel() for one in parameters]), strict=True):
             parameter.grad = piece.view_as(parameter)
         adam.step()
         cosine.step()
-    return weights(net)
+    return tiny.weights(net)
 
 
 @pytest.mark.parametrize("multiplier", [0.0, 1.3])
@@ -92,40 +81,27 @@ def test_private_steps_equal_a_loop_by_hand(multiplier: float) -> None:
 
 def test_an_empty_batch_takes_a_step_of_noise_and_none_takes_none() -> None:
     nobody = [[]] * PLAN.n_steps
-    plan = Schedule(0.5, PLAN.n_steps, 0.4, 0.05, 4.0)
-    start = weights(tiny.adapted())
-    assert float((trained(1.3, Drawn(*nobody), plan) - start).abs().max()) > 0.01
-    moved = trained(0.0, Drawn(*nobody), plan)  # weight decay alone
+    start = tiny.weights(tiny.adapted())
+    assert float((trained(1.3, Drawn(*nobody)) - start).abs().max()) > 0.01
+    moved = trained(0.0, Drawn(*nobody))  # weight decay alone
     torch.testing.assert_close(moved, start, rtol=0.01, atol=0)
 
 
 def test_a_penalty_joins_after_the_noise_and_is_not_clipped() -> None:
     """Check 21: with no data and no noise, steps are those along the penalty's gradient, exactly."""
-    parameters_of: list[tiny.Adapted] = []
-
-    def run(private: bool) -> Tensor:
-        net = tiny.adapted()
-        parameters = list(net.trainable().values())
-
-        def penalty() -> Tensor:
-            return 1000 * torch.stack([(parameter - 0.3).square().sum() for parameter in parameters]).sum()
-
-        if private:
-            none = Drawn(*[[]] * PLAN.n_steps)
-            nothing = SeededNoise(CELL, "x")
-            loss = task_loss("answer")
-            list(private_steps(net, tiny.texts(), PLAN, 0.0, none, nothing, loss, device="cpu", penalty=penalty))  # type: ignore[arg-type]
-        else:
-            descent = Descent(parameters, PLAN)
-            for _ in range(PLAN.n_steps):
-                descent.step([2000 * (parameter.detach() - 0.3) for parameter in parameters])
-        parameters_of.append(net)
-        return weights(net)
-
-    torch.testing.assert_close(run(True), run(False), rtol=0, atol=1e-12)
+    found = trained(0.0, Drawn(*[[]] * PLAN.n_steps), penalty_of=lambda net: 1000 * (trainable(net) - 0.3).square().sum())
+    net = tiny.adapted()
+    descent = Descent(list(net.trainable().values()), PLAN)
+    for _ in range(PLAN.n_steps):
+        descent.step([2000 * (parameter.detach() - 0.3) for parameter in net.trainable().values()])
+    torch.testing.assert_close(found, tiny.weights(net), rtol=0, atol=1e-12)
 
 
-def test_a_penalty_adds_to_the_noisy_mean_as_it_is() -> None:
+def trainable(net: tiny.Adapted) -> Tensor:
+    return tiny.row(list(net.trainable().values()))
+
+
+def test_a_penalty_adds_to_the_noisy_mean_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     """A single plain step tells: the difference that a penalty makes to the gradient is its own, however large."""
     seen: list[Tensor] = []
 
@@ -134,20 +110,10 @@ def test_a_penalty_adds_to_the_noisy_mean_as_it_is() -> None:
             super().step(means, penalty)
             seen.append(tiny.row([parameter.grad for parameter in self._parameters]))  # type: ignore[misc]
 
-    patched = pytest.MonkeyPatch()
-    patched.setattr("dpcl_core.methods.language.training.Descent", Watched)
-    plan, rows = Schedule(0.5, 1, 0.4, 0.05, 4.0), [0, 1, 2]
-    trained(1.3, Drawn(rows), plan)
-    net = tiny.adapted()
-    parameters = list(net.trainable().values())
-
-    def penalty() -> Tensor:
-        return 500 * torch.stack([parameter.square().sum() for parameter in parameters]).sum()
-
-    start, noise = weights(net), SeededNoise(CELL, "x")
-    list(private_steps(net, tiny.texts(), plan, 1.3, Drawn(rows), noise, task_loss("answer"), device="cpu", penalty=penalty))  # type: ignore[arg-type]
-    patched.undo()
-    torch.testing.assert_close(seen[1] - seen[0], 1000 * start, rtol=0, atol=1e-9)
+    monkeypatch.setattr(training, "Descent", Watched)
+    for penalty_of in (None, lambda net: 500 * trainable(net).square().sum()):
+        trained(1.3, Drawn([0, 1, 2]), replace(PLAN, n_steps=1), penalty_of)
+    torch.testing.assert_close(seen[1] - seen[0], 1000 * tiny.weights(tiny.adapted()), rtol=0, atol=1e-9)
 
 
 def test_poisson_batches_of_a_release_differ_and_seeded_ones_repeat() -> None:
@@ -163,9 +129,8 @@ def test_plain_steps_make_whole_passes() -> None:
         seen.append((epoch, batch.rows.tolist()))
         return embeddings
 
-    plan, net = Schedule(1.0, 7, math.inf, 0.01, 3.0), tiny.adapted()
-    order = np.random.default_rng(0)
-    steps = plain_steps(net, tiny.texts(), plan, 3, order, task_loss("answer"), device="cpu", reading=reading)
+    plan, order, loss = Schedule(1.0, 7, math.inf, 0.01, 3.0), np.random.default_rng(0), task_loss("answer")
+    steps = plain_steps(tiny.adapted(), tiny.texts(), plan, 3, order, loss, device="cpu", reading=reading)
     assert list(steps) == list(range(1, 8))
     assert [epoch for epoch, _ in seen] == [0, 0, 0, 1, 1, 1, 2]
     assert [len(rows) for _, rows in seen] == [3, 3, 2, 3, 3, 2, 3]
@@ -174,36 +139,28 @@ def test_plain_steps_make_whole_passes() -> None:
 
 
 def test_no_texts_no_plain_steps() -> None:
-    none = tiny.prompted(tiny.Letters(), tiny.encoded(()), np.zeros(0, np.int64), tiny.CLASSES, "pets")  # type: ignore[arg-type]
-    order = np.random.default_rng(0)
+    none, order = tiny.texts(strings=()), np.random.default_rng(0)
     assert not list(plain_steps(tiny.adapted(), none, PLAN, 3, order, task_loss("answer"), device="cpu"))
 
 
 def test_a_training_that_diverged_stops_with_step_and_learning_rate() -> None:
-    plan = Schedule(0.5, 6, 0.4, 5000.0, 4.0)
     with pytest.raises(Diverged, match=r"step 1 of 6 with params\.learning_rate = 5000"):
-        trained(1.3, Batches(0.5, 1), plan)
+        trained(1.3, Batches(0.5, 1), replace(PLAN, learning_rate=5000.0))
 
 
 def test_training_learns() -> None:
     """The likeliest answers become those of the texts that were trained on."""
-    net = tiny.adapted(rank=8)
-    plan = Schedule(1.0, 60, math.inf, 0.05, 8.0)
-    texts = tiny.texts()
-    batch = batch_of(texts, np.arange(len(texts)), "cpu")
-    with torch.no_grad():
-        before = float(task_loss("answer").of(tiny.log_probs(net, batch), batch).mean())
-    list(plain_steps(net, texts, plan, 8, np.random.default_rng(0), task_loss("answer"), device="cpu"))
-    with torch.no_grad():
-        after = float(task_loss("answer").of(tiny.log_probs(net, batch), batch).mean())
-    assert after < 0.5 * before
+    net, plan, batch, loss = tiny.adapted(rank=8), Schedule(1.0, 60, math.inf, 0.05, 8.0), tiny.batch(), task_loss("answer")
+    before = loss.of(log_probs(net, batch), batch).mean().item()
+    list(plain_steps(net, tiny.texts(), plan, 8, np.random.default_rng(0), loss, device="cpu"))
+    assert loss.of(log_probs(net, batch), batch).mean().item() < 0.5 * before
 
 
 # A label as a choice among labels: against every label read whole, with priors and names that begin alike.
 
 
 CLASSES = ("very bad", "bad", "very good", "mixed")
-NAME = "pets"
+NAME, LETTERS = "pets", tiny.Letters()
 NAMES = [answer_ids(tiny.Letters(), name) for name in CLASSES]  # type: ignore[arg-type]
 N = len(tiny.STRINGS)
 FIRST, AFTER_VERY = 2, 3  # the two forks of these names; another task's is before them
@@ -221,14 +178,12 @@ def texts_of(labels: NDArray[np.int64], own: Forks) -> Prompted:
 
 
 def scores(net: tiny.Adapted, own: Forks, classes: tuple[str, ...] = CLASSES) -> NDArray[np.float32]:
-    letters, inputs = tiny.Letters(), tiny.encoded(tiny.STRINGS)
-    return evaluation.choice_scores(net, letters, inputs, own, classes, NAME, device="cpu")  # type: ignore[arg-type]
+    return evaluation.choice_scores(net, LETTERS, tiny.encoded(tiny.STRINGS), own, classes, NAME, device="cpu")
 
 
 def one_by_one(net: tiny.Adapted, string: str, prior: dict[tuple[int, ...], NDArray[np.float64]]) -> list[float]:
     """Each label's log-likelihood: at every token of its name, among all tokens that continue some name from there."""
-    letters = tiny.Letters()
-    ids = [letters.bos, *letters.encode(string)[0][:16], *letters.encode(template(NAME))[0]]
+    ids = [LETTERS.bos, *LETTERS.encode(string)[0][:16], *LETTERS.encode(template(NAME))[0]]
     found = []
     for name in NAMES:
         total = 0.0
@@ -247,13 +202,12 @@ def one_by_one(net: tiny.Adapted, string: str, prior: dict[tuple[int, ...], NDAr
 @pytest.mark.parametrize("with_prior", [False, True])
 def test_scores_equal_reading_every_name_token_by_token(with_prior: bool) -> None:
     net, own = tiny.adapted(), forks()
-    prior: dict[tuple[int, ...], NDArray[np.float64]] = {}
-    if with_prior:
-        prior = {tuple(NAMES[0][:1]): np.array([0.5, -2.0, 1.0]), tuple(NAMES[0][:6]): np.array([-1.0, 3.0])}
-        own.set_prior(FIRST, prior[tuple(NAMES[0][:1])])
-        own.set_prior(AFTER_VERY, prior[tuple(NAMES[0][:6])])
+    prior = {tuple(NAMES[0][:1]): np.array([0.5, -2.0, 1.0]), tuple(NAMES[0][:6]): np.array([-1.0, 3.0])}
+    for fork, of_fork in zip((FIRST, AFTER_VERY), prior.values(), strict=True) if with_prior else ():
+        own.set_prior(fork, of_fork)
+    expected = [one_by_one(net, string, prior if with_prior else {}) for string in tiny.STRINGS]
     found = scores(net, own, (*CLASSES, "x"))
-    np.testing.assert_allclose(found[:, :4], [one_by_one(net, string, prior) for string in tiny.STRINGS], rtol=0, atol=1e-4)
+    np.testing.assert_allclose(found[:, :4], expected, rtol=0, atol=1e-4)
     assert np.isneginf(found[:, 4]).all()
     np.testing.assert_allclose(np.exp(found[:, :4]).sum(axis=1), 1, rtol=1e-5)
 
@@ -306,8 +260,7 @@ def model(request: pytest.FixtureRequest, tmp_path: Path) -> nn.Module:
     from transformers import AutoModelForCausalLM
 
     torch.manual_seed(0)
-    made: nn.Module = AutoModelForCausalLM.from_pretrained(language_models.put(tmp_path, request.param)).eval()
-    return made
+    return AutoModelForCausalLM.from_pretrained(language_models.put(tmp_path, request.param)).eval()
 
 
 def drawn(n: int, length: int) -> NDArray[np.int64]:
@@ -326,8 +279,7 @@ def test_a_texts_scores_have_the_same_bits_whoever_is_beside_it(model: nn.Module
     draw = np.random.default_rng(1)
     for n in (1, 7, 9, 29):
         some = draw.permutation(len(tokens))[:n]
-        found = training.log_probabilities(model, tokens[some], BOS, "cpu")
-        np.testing.assert_array_equal(found, together[some])
+        np.testing.assert_array_equal(training.log_probabilities(model, tokens[some], BOS, "cpu"), together[some])
 
 
 def test_every_pass_has_one_shape_however_many_texts_there_are() -> None:

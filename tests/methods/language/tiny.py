@@ -12,6 +12,7 @@ from torch import Tensor
 from dpcl_core.backbones.causal import Adapted
 from dpcl_core.backbones.weights import ensure_torchvision
 from dpcl_core.data.texts import PADDING, PLANES, STOP, TOKEN
+from dpcl_core.methods.language.gradients import Batch, batch_of
 from dpcl_core.methods.language.gradients import log_probs as log_probs
 from dpcl_core.methods.language.public_text import Prompted
 from dpcl_core.methods.language.public_text import prompted as prompted
@@ -71,12 +72,21 @@ def encoded(strings: Sequence[str], length: int = 16) -> NDArray[np.int32]:
 
 
 STRINGS = ("the cat", "a dog and the cow", "x", "no news is good", "the", "call me at nine", "seven", "ab the ba")
+ALL = np.arange(len(STRINGS))
 
 
-def texts(length: int = 16) -> Prompted:
-    labels = np.arange(len(STRINGS)) % len(CLASSES)
-    return prompted(Letters(), encoded(STRINGS, length), labels, CLASSES, "pets")  # type: ignore[arg-type]
+def texts(length: int = 16, strings: Sequence[str] = STRINGS) -> Prompted:
+    labels = np.arange(len(strings)) % len(CLASSES)
+    return prompted(Letters(), encoded(strings, length), labels, CLASSES, "pets")  # type: ignore[arg-type]
+
+
+def batch(rows: NDArray[np.int64] = ALL) -> Batch:
+    return batch_of(texts(), rows, "cpu")
 
 
 def row(parts: Sequence[Tensor]) -> Tensor:
     return torch.cat([part.reshape(-1) for part in parts])
+
+
+def weights(net: Adapted) -> Tensor:
+    return row([parameter.detach() for parameter in net.trainable().values()])
