@@ -24,7 +24,7 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from dpcl_core.data import coins, lines
-from dpcl_core.data.card import DatasetCard
+from dpcl_core.data.card import HELD_OUT, DatasetCard
 from dpcl_core.data.columns import Column, Table, is_text, joined, of_arrow, pa, pc, pq
 from dpcl_core.data.files import DataFiles, ending
 from dpcl_core.data.schema import CONTROL, DOUBT
@@ -82,8 +82,9 @@ def _refuse_irregular(path: Path, shown: str) -> None:
 
 
 @contextmanager
-def parquet_file(path: Path, shown: str) -> Iterator[pq.ParquetFile]:
+def parquet_file(path: Path, card: DatasetCard) -> Iterator[pq.ParquetFile]:
     """An opened parquet file with a usable header. Raises BadInput for a damaged one, or one that unpacks to far more."""
+    shown = shown_name(card, path)
     with readable(path, shown):
         if path.exists() and not stat.S_ISREG(path.stat().st_mode):
             raise OSError("no regular file")
@@ -100,7 +101,21 @@ def parquet_file(path: Path, shown: str) -> Iterator[pq.ParquetFile]:
 def header(path: Path, card: DatasetCard) -> list[str]:
     """The names of a file's columns in its order, as readers use them. Raises BadInput for an unusable header."""
     shown = shown_name(card, path)
-    return _renamed(_names(path, shown, card), card, shown)
+    if ending(path) == ".parquet":
+        with parquet_file(path, card) as file:
+            names = list(file.schema_arrow.names)
+    elif ending(path) == ".npz":
+        names = npz_names(path, shown)
+        _check_names(names, shown)
+    elif ending(path) in DELIMITED and card.has_names:  # the first line alone: cards are made of headers, and often
+        names = [name for name in _header(_first_lines(path, shown), path, card, is_public=False)[1].names if name]
+    elif card.columns:
+        names = list(card.columns)
+        _check_names(names, shown)
+    else:
+        what = lines.NO_OBJECT if ending(path) == ".jsonl" else "must be a row of values"
+        raise BadInput(shown, "no usable public line", f"each line {what}")
+    return _renamed(names, card, shown)
 
 
 def is_unclear(path: Path) -> bool:
@@ -115,11 +130,6 @@ def is_unclear(path: Path) -> bool:
     return not set(_USUAL) & set(lines.header_place(rows, ending(path), _USUAL)[1].names)
 
 
-def no_rows(path: Path, card: DatasetCard) -> list[int]:
-    """The lines that are no row of a CSV, TSV or JSON lines file, counted as rows: for their owner only."""
-    return list(rows_of_lines(path, card, is_private=True)[1]) if ending(path) in LINES else []
-
-
 def by_public_lines(card: DatasetCard, found: DataFiles) -> DatasetCard:
     """The card with the columns and the separator of a file that has no first line of names, from its public lines."""
     path = found.train[0]
@@ -127,7 +137,10 @@ def by_public_lines(card: DatasetCard, found: DataFiles) -> DatasetCard:
         return card
     with readable(path, shown_name(card, path), "must be a file that you can read"):
         _refuse_irregular(path, shown_name(card, path))
-        form = lines.by_public_lines(card, found)
+        public = (found.test or found.train)[0]
+        status, person = public.stat(), dict(card.roles).get("person")
+        stamp, share = (status.st_mtime_ns, status.st_size), card.held_out or HELD_OUT
+        form = lines.by_public_lines(public, stamp, bool(found.test), card.coins, share, person)
     return replace(card, columns=form.names, separator=form.separator)
 
 
@@ -217,7 +230,7 @@ def _of_parquet(
     path: Path, card: DatasetCard, shown: str, chosen: Callable[[Sequence[str]], dict[str, str]]
 ) -> Iterator[Table]:
     """The pieces of a parquet file; `chosen`: its wanted columns by their readers' names."""
-    with parquet_file(path, shown) as file:
+    with parquet_file(path, card) as file:
         schema, meta = file.schema_arrow, file.metadata
         names = chosen(schema.names)
         # Text stays a list of distinct values: a few bytes can stand for terabytes.
@@ -249,23 +262,6 @@ def rows_of(path: Path, shown: str, *, has_names: bool = True) -> Table:
     """All columns of a file that is not private, under its own names. Raises BadInput if it cannot be read."""
     card = DatasetCard(shown, shown, "", "", "", 0, 0, 0, has_names=has_names)
     return columns_of(path, by_public_lines(card, DataFiles((path,), (path,))), (), None, is_private=False)
-
-
-def _names(path: Path, shown: str, card: DatasetCard) -> list[str]:
-    if ending(path) == ".parquet":
-        with parquet_file(path, shown) as file:
-            return list(file.schema_arrow.names)
-    if ending(path) == ".npz":
-        found = npz_names(path, shown)
-        _check_names(found, shown)
-        return found
-    if ending(path) in DELIMITED and card.has_names:  # the first line alone: cards are made of headers, and often
-        return [name for name in _header(_first_lines(path, shown), path, card, is_public=False)[1].names if name]
-    if not card.columns:
-        what = lines.NO_OBJECT if ending(path) == ".jsonl" else "must be a row of values"
-        raise BadInput(shown, "no usable public line", f"each line {what}")
-    _check_names(card.columns, shown)
-    return list(card.columns)
 
 
 def _header(content: bytes, path: Path, card: DatasetCard, *, is_public: bool) -> tuple[int, lines.Form]:
@@ -308,8 +304,9 @@ def _renamed(names: Sequence[str], card: DatasetCard, shown: str) -> list[str]:
             raise BadInput(role, column, f"must be a column of {shown}: {first_names(names)}")
     by_column = {column: CANONICAL[role] for role, column in roles.items()}
     taken = set(by_column.values())
-    if EMBEDDING_COLUMN in names:
-        names = npz_canonical(names, taken)
+    if EMBEDDING_COLUMN in names:  # those of an NPZ file, but for those names that a column has by its role
+        usual = {next(filter(names.__contains__, own), None): name for name, own in _OTHERS.items() if name not in taken}
+        names = [usual.get(column, column) for column in names]
     return [by_column.get(name) or (f"{name} (unused)" if name in taken else name) for name in names]
 
 
@@ -442,15 +439,6 @@ def _array_of_rows(names: Collection[str], shown: str) -> str:
     if (found := next((name for name in _ROWS if name in names), None)) is None:
         raise BadInput(shown, ", ".join(names) or "no arrays", _NPZ)
     return found
-
-
-def npz_canonical(columns: Sequence[str], taken: Collection[str]) -> list[str]:
-    """These columns of `table` with the readers' names, but for those names that a column has by its role (`taken`)."""
-    usual = {
-        found: name for name, names in _OTHERS.items() if name not in taken
-        and (found := next((one for one in names if one in columns), None)) is not None
-    }  # fmt: skip
-    return [usual.get(column, column) for column in columns]
 
 
 @contextmanager
