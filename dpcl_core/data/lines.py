@@ -104,15 +104,15 @@ def by_public_lines(
     """
     rows = of_rows(path.read_bytes())
     is_lines = ending(path) == ".jsonl"
-    constant = _by_ending(ending(path)) if person is not None and not is_public else None
+    constant = ("\t" if ending(path) == ".tsv" else ",") if person is not None and not is_public else ""
     if version == 1:  # the rule by which data were taken in before: the first line says it
-        chosen, constant = rows[:1], None
+        chosen, constant = rows[:1], ""
     elif is_public:
         chosen = rows
     else:
         keys = coins.keys(coins.distinct(texts_of(rows, ending(path))))
         if person is not None:  # whose rows go together; which value names her is known by the separator alone
-            keys = coins.of_people(_people(rows, person, "" if is_lines else _by_ending(ending(path))), keys)
+            keys = coins.of_people(_people(rows, person, "" if is_lines else constant), keys)
         chosen = [rows[place] for place in np.flatnonzero(coins.division(keys, share))]
     if is_lines:
         names = dict.fromkeys(key for one in map(parsed, chosen) if one for key in one)
@@ -269,10 +269,6 @@ def _quoting(separator: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
     one = r'(?:"(?:[^"]++|"")*+"[^BY]*+|(?!")(?:[^BY]*[^BY"])?(?=BY|$))'
     value = r'(?:\A|(?<=BY))(?:"((?:[^"]++|"")*+)"([^BY]*+)|([^BY]*+))(?:BY|\Z)'
     return re.compile((one + "(?:BY" + one + ")*+").replace("BY", by)), re.compile(value.replace("BY", by))
-
-
-def _by_ending(suffix: str) -> str:
-    return "\t" if suffix == ".tsv" else ","
 
 
 def _most_common_separator(lines: Sequence[str], suffix: str) -> str:

@@ -9,7 +9,7 @@ from functools import lru_cache
 from importlib import resources
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,18 +18,13 @@ from dpcl_core import paths
 from dpcl_core.data import catalog, dataset, files, parquet, sheets, tables, tagged
 from dpcl_core.data.card import Caps, DatasetCard, Kind
 from dpcl_core.data.catalog import Sizes, truthful_title
-from dpcl_core.data.columns import Late, is_text, pq
+from dpcl_core.data.columns import Image, is_text, pq
 from dpcl_core.data.dataset import Content, Dataset, Images, Source, Split, Windows
 from dpcl_core.data.outline import Outline, Part, outline
 from dpcl_core.data.rows import digits
 from dpcl_core.data.texts import Canary, Sentences, Texts
 from dpcl_core.errors import BadInput, DataMissing
 from dpcl_core.spec import DataSpec
-
-if TYPE_CHECKING:
-    from PIL import Image
-else:
-    Image = Late("PIL.Image")
 
 # The labels of a dataset without its images, for previews of streams, in the numbering that `load` uses.
 

@@ -30,6 +30,7 @@ from dpcl_core.data.files import DataFiles, ending
 from dpcl_core.data.schema import CONTROL, DOUBT
 from dpcl_core.errors import BadInput
 
+Names = Sequence[str]  # of columns
 # The names under which readers find a column, whatever the file calls it.
 CANONICAL = {"target": "label", "text": "text", "source": "domain", "person": "person key", "time": "time key"}
 PERSON, TIME = CANONICAL["person"], CANONICAL["time"]
@@ -58,10 +59,9 @@ def readable(path: Path, shown: str, allowed: str = _NO_PARQUET) -> Iterator[Non
         raise
     except PermissionError as error:
         raise BadInput(shown, "no permission", "must be a file that you can read") from error
-    except (OSError, ValueError, KeyError, OverflowError, MemoryError) as error:
-        raise BadInput(shown, "unreadable" if path.exists() else "gone", allowed) from error
     except Exception as error:
-        if type(error).__module__.partition(".")[0] != "pyarrow":  # which CSV and JSON lines need not
+        is_of_file = isinstance(error, OSError | ValueError | KeyError | OverflowError | MemoryError)
+        if not is_of_file and type(error).__module__.partition(".")[0] != "pyarrow":  # which CSV and JSON lines need not
             raise
         raise BadInput(shown, "unreadable" if path.exists() else "gone", allowed) from error
 
@@ -185,9 +185,7 @@ def _rows_of_lines(
     return lines.table(rows, ending(path), form, version=card.coins)
 
 
-def columns_of(
-    path: Path, card: DatasetCard, needed: Sequence[str], wanted: Sequence[str] | None, *, is_private: bool
-) -> Table:
+def columns_of(path: Path, card: DatasetCard, needed: Names, wanted: Names | None, *, is_private: bool) -> Table:
     """Those of the wanted columns that a file has (None: all), under the readers' names.
 
     `is_private`: nothing is reported of its rows; malformed lines are skipped. Raises BadInput if the file cannot be read or
@@ -199,16 +197,14 @@ def columns_of(
     return table
 
 
-def pieces_of(
-    path: Path, card: DatasetCard, needed: Sequence[str], wanted: Sequence[str] | None, *, is_private: bool
-) -> Iterator[Table]:
+def pieces_of(path: Path, card: DatasetCard, needed: Names, wanted: Names | None, *, is_private: bool) -> Iterator[Table]:
     """The table of `columns_of` in pieces of consecutive rows, at least one, that take about 8 MB each as they are stored.
 
     A CSV, TSV or JSON lines file, and what was taken in under the first rule of coins, is one piece. Raises as `columns_of`.
     """
     shown = shown_name(card, path)
 
-    def chosen(own: Sequence[str]) -> dict[str, str]:
+    def chosen(own: Names) -> dict[str, str]:
         names = _renamed(own, card, shown)
         for name in needed:
             if name not in names:
@@ -226,9 +222,7 @@ def pieces_of(
         yield Table({name: whole[column] for name, column in chosen(list(whole.columns)).items()}, len(whole))
 
 
-def _of_parquet(
-    path: Path, card: DatasetCard, shown: str, chosen: Callable[[Sequence[str]], dict[str, str]]
-) -> Iterator[Table]:
+def _of_parquet(path: Path, card: DatasetCard, shown: str, chosen: Callable[[Names], dict[str, str]]) -> Iterator[Table]:
     """The pieces of a parquet file; `chosen`: its wanted columns by their readers' names."""
     with parquet_file(path, card) as file:
         schema, meta = file.schema_arrow, file.metadata
@@ -296,7 +290,7 @@ def _first_lines(path: Path, shown: str) -> bytes:
             return b"".join(islice(file, 64))
 
 
-def _renamed(names: Sequence[str], card: DatasetCard, shown: str) -> list[str]:
+def _renamed(names: Names, card: DatasetCard, shown: str) -> list[str]:
     """The readers' names: a column with a role has the role's, and one that bears a role's name without it loses it."""
     roles = dict(card.roles)
     for role, column in roles.items():
@@ -310,12 +304,12 @@ def _renamed(names: Sequence[str], card: DatasetCard, shown: str) -> list[str]:
     return [by_column.get(name) or (f"{name} (unused)" if name in taken else name) for name in names]
 
 
-def first_names(names: Sequence[str]) -> str:
+def first_names(names: Names) -> str:
     """The names of columns, the first twelve."""
     return ", ".join(names[:12]) + (" ..." if len(names) > 12 else "")
 
 
-def _check_names(names: Sequence[str], shown: str) -> None:
+def _check_names(names: Names, shown: str) -> None:
     """Raises BadInput for too many columns, for two of one name, and for a name that is not printed as it is."""
     if len(names) > lines.MAX_COLUMNS:
         raise BadInput(shown, f"{len(names):,} columns", f"must have at most {lines.MAX_COLUMNS:,} columns")
@@ -356,7 +350,7 @@ _NPZ = (
 )
 
 
-def _of_npz(path: Path, card: DatasetCard, shown: str, chosen: Callable[[Sequence[str]], dict[str, str]]) -> Iterator[Table]:
+def _of_npz(path: Path, card: DatasetCard, shown: str, chosen: Callable[[Names], dict[str, str]]) -> Iterator[Table]:
     """The pieces of an NPZ file, each array a column: vectors float32, and text or numbers.
 
     One missing value makes floating point of an array of whole numbers or of truth values. So all of them are so here, but
