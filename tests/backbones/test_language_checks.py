@@ -37,9 +37,7 @@ def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
         (STAND_IN, "pii-synthetic", "gpt2", "data.backbone", "hf:NAME"),
     ],
 )
-def test_what_does_not_belong_together_is_refused(
-    method: str, dataset: str, backbone: str, field: str, named: str
-) -> None:
+def test_what_does_not_belong_together_is_refused(method: str, dataset: str, backbone: str, field: str, named: str) -> None:
     with pytest.raises(BadInput) as caught:
         checks.check_run(checks.parse({"method": method, "data": {"dataset": dataset, "backbone": backbone}}))
     assert caught.value.field == field
