@@ -359,14 +359,3 @@ def bundled() -> Bundle:
             return Bundle(parameters, tokenizer, shape, str(facts["sha256"]), str(facts["tokenizer_sha256"]))
     wanted = f"put {', '.join(names)} into {folder}, or train them with scripts/pretrain_language_model.py"
     raise DataMissing(FIELD, BUNDLED, wanted)
-
-
-def weights_digest(name: str, packaged: str | None) -> str:
-    """SHA-256 of a language model's weights: of the bundled file, of its package's file, or of a hub model's files in order.
-
-    Raises what `bundled` and `HubFolders.folder` raise.
-    """
-    if packaged is not None or name == BUNDLED:
-        return packaged or bundled().weights_sha256
-    parts = sorted(FOLDERS.folder(name.removeprefix(HUB)).glob("*.safetensors"))
-    return "+".join(weights.digest(path) for path in parts)

@@ -21,10 +21,7 @@ from dpcl_core.data.tagged import TAGS_COLUMN, tags_column
 from dpcl_core.errors import BadInput, DataMissing, unknown
 from dpcl_core.spec import DataSpec
 
-__all__ = [
-    "BUNDLED", "CARDS", "Caps", "DatasetCard", "DatasetFacts", "available", "card", "facts", "facts_of", "members",
-    "outlines", "score",
-]  # fmt: skip
+__all__ = ["BUNDLED", "CARDS", "Caps", "DatasetCard"]  # of other modules
 
 _PUBLIC_PARTS = "the test part and the schema: classes, sources and sizes are read from them, as they are public"
 _OF_PERSON = ("a person whom the rows of others describe, too: each is protected for the rows under their own name",)
