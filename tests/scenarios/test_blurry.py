@@ -159,10 +159,7 @@ SEED = 24  # of the digits in 8 tasks: training examples 0 508 122 265 6 271 172
 @pytest.mark.parametrize(
     ("labels", "task_prior"), [("prior-const", "home"), ("prior", "home"), ("prior", "occurring"), ("data", "home")]
 )
-def test_a_stream_with_empty_tasks_runs_through(
-    labels: str, task_prior: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("DPCL_HOME", str(tmp_path))
+def test_a_stream_with_empty_tasks_runs_through(labels: str, task_prior: str, home: Path) -> None:
     spec = checks.parse(
         {
             "labels": labels,

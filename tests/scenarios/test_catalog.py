@@ -125,8 +125,7 @@ def test_every_card_names_a_module_that_keeps_its_promises(card: catalog.Scenari
     assert card.settings().kind == card.name  # type: ignore[call-arg]
 
 
-def test_the_digits_in_five_tasks_of_two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DPCL_HOME", str(tmp_path))
+def test_the_digits_in_five_tasks_of_two(home: Path) -> None:
     digits = load_dataset(DataSpec(dataset="digits"))
     train, test = (
         Examples(np.asarray(split.images.content).reshape(len(split), 64), split.labels)
