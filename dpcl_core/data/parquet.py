@@ -149,14 +149,20 @@ def _opened(path: Path, card: DatasetCard, is_private: bool) -> _Piece:
     shown = shown_name(card, path)
     with parquet_file(path, card) as file:
         schema: pa.Schema = file.schema_arrow
-        column = _label_column(schema, card, shown)
+        column = next((name for name in (*LABEL_COLUMNS, card.label_column) if name in schema.names), "")
+        if not column:
+            raise BadInput(shown, ", ".join(schema.names), "must have a column label (or fine_label) of whole numbers")
+        kind = schema.field(column).type
+        is_number = pa.types.is_integer(kind) or (card.is_own and pa.types.is_floating(kind))
+        if column in LABEL_COLUMNS and not is_number:
+            raise BadInput(f"{shown} column {column}", str(kind), "must hold whole numbers")
         source = source_column(card)
         if card.kind == "sensor" and source not in schema.names:
             raise BadInput(shown, ", ".join(schema.names), f"must have a column {source} of samples a second")
         lists = [name for name in IMAGE_COLUMNS if name in schema.names and is_list(schema.field(name).type)][:1]
         wanted = [name for name in (column, card.name_column, source, WINDOW_COLUMN, *lists) if name in schema.names]
         table: pa.Table = file.read(columns=wanted)
-    if pa.types.is_floating(schema.field(column).type):  # whole numbers as such; anything else is missing
+    if pa.types.is_floating(kind):  # whole numbers as such; anything else is missing
         values = table[column]
         is_whole = pc.and_(pc.equal(values, pc.floor(values)), pc.less(pc.abs(values), float(_MOST)))
         whole = pc.if_else(is_whole, values, pa.scalar(None, values.type)).cast(pa.int64())
@@ -164,18 +170,6 @@ def _opened(path: Path, card: DatasetCard, is_private: bool) -> _Piece:
     if not table.num_rows and not is_private:
         raise BadInput(shown, "no rows", "must have at least one row")
     return _Piece(shown, table, column, declared_names(schema, column))
-
-
-def _label_column(schema: pa.Schema, card: DatasetCard, shown: str) -> str:
-    for name in LABEL_COLUMNS:
-        if name in schema.names:
-            kind = schema.field(name).type
-            if not pa.types.is_integer(kind) and not (card.is_own and pa.types.is_floating(kind)):
-                raise BadInput(f"{shown} column {name}", str(kind), "must hold whole numbers")
-            return name
-    if card.label_column in schema.names:
-        return card.label_column
-    raise BadInput(shown, ", ".join(schema.names), "must have a column label (or fine_label) of whole numbers")
 
 
 def _checked_rows(piece: _Piece, rows: NDArray[np.int64], card: DatasetCard, top: int, known: PublicFacts | None) -> Rows:
