@@ -80,13 +80,6 @@ def test_whitening_levels_the_loud_directions_and_keeps_the_quiet_ones_quiet() -
     assert white.mean(0).abs().max() < 1e-3
 
 
-def test_the_bundled_networks_carry_their_whitening() -> None:
-    for name in NAMES:
-        network = bundled.network(name)
-        assert network.centre.abs().max() > 0
-        assert not torch.equal(network.whitening, torch.eye(network.feature_dim))
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_examples_do_not_influence_one_another(name: str) -> None:
     network = bundled.network(name).eval()
@@ -114,26 +107,23 @@ def test_opacus_takes_the_network_with_every_parameter_trainable(shape: Shape | 
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_weights_are_the_ones_the_card_describes(name: str) -> None:
-    card = written(name)
-    opened = extractor.load(name)
-    assert card["preprocessing"] == PREPROCESSING
-    assert str(card["sha256"]) in opened.identity
-    assert card["n_parameters"] == sum(parameter.numel() for parameter in bundled.network(name).parameters())
-    found = np.concatenate(list(opened.batches(DIGITS)))
-    assert found.shape == (4, opened.feature_dim)
-    # Written with four decimals; float32 convolutions differ by less between machines.
-    np.testing.assert_allclose(found[:, :8], np.array(card["example_features"]), atol=2e-3)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_files_hold_half_precision_and_stay_small(name: str) -> None:
+def test_weights_are_the_ones_the_card_describes_whitened_in_half_precision_and_small(name: str) -> None:
     from safetensors import safe_open
 
+    card, opened, network = written(name), extractor.load(name), bundled.network(name)
+    assert card["preprocessing"] == PREPROCESSING
+    assert str(card["sha256"]) in opened.identity
+    assert card["n_parameters"] == sum(parameter.numel() for parameter in network.parameters())
+    assert network.centre.abs().max() > 0
+    assert not torch.equal(network.whitening, torch.eye(network.feature_dim))
     path = paths.assets_dir() / "backbones" / f"{name}.safetensors"
     with safe_open(path, "pt") as tensors:
         assert {tensors.get_tensor(key).dtype for key in tensors.keys()} == {torch.float16}  # noqa: SIM118
     assert path.stat().st_size < 6_000_000
+    found = np.concatenate(list(opened.batches(DIGITS)))
+    assert found.shape == (4, opened.feature_dim)
+    # Written with four decimals; float32 convolutions differ by less between machines.
+    np.testing.assert_allclose(found[:, :8], np.array(card["example_features"]), atol=2e-3)
 
 
 @pytest.mark.parametrize("damage", ["flipped", "cut", "empty"])
