@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from torch import Tensor, nn
 
-from dpcl_core.backbones import packaged, plain_language, text_networks, weights
+from dpcl_core.backbones import adaptable, packaged, plain_language, weights
+from dpcl_core.backbones.catalog import BackboneCard
 from dpcl_core.backbones.gpu import at_least_single, half_precision, is_gpu
 from dpcl_core.backbones.kept_states import KeptStates
 from dpcl_core.backbones.plain_language import EPSILON
@@ -29,10 +30,6 @@ from dpcl_core.machine import lacking
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
-
-    from dpcl_core.backbones.adaptable import Network
-    from dpcl_core.backbones.catalog import BackboneCard
-
 
 _NUMBERED = re.compile(r"(.+?)\.(\d+)\.")  # the first number in a module's name is that of its block
 
@@ -160,20 +157,20 @@ def load(backbone: str, device: str = "cpu", *, single: bool = False) -> PreTrai
     return _frozen(backbone, device, single)
 
 
-def make_network(card: BackboneCard, device: str) -> Network:
+def make_network(card: BackboneCard, device: str) -> adaptable.Network:
     """The last blocks as a network that gives features, for adapters under a last layer. Raises what `load` raises."""
     name, model = card.name, load(card.name, device, single=True).base_model  # trained numbers are single, and meet its own
     projections = [name for name, _ in model.named_modules() if name.rpartition(".")[2] in PROJECTIONS]
-    path, cut = cut_below(projections, text_networks.BLOCKS)
+    path, cut = cut_below(projections, adaptable.BLOCKS)
     if not path:
         allowed = f"must be a model whose attention has projections called {', '.join(PROJECTIONS)}: they are adapted"
         raise BadInput(FIELD, name, allowed)
     tokenizer, blocks = plain_language.load_tokenizer(name), list(cast(nn.ModuleList, model.get_submodule(path)))
     lower = with_blocks(model, path, blocks[: cut + 1])  # what the last of these reads is kept
-    last = with_blocks(model, path, [text_networks.plain(block) for block in blocks[cut:]])
+    last = with_blocks(model, path, [adaptable.plain(block) for block in blocks[cut:]])
 
     def pieces(strings: Sequence[str]) -> list[list[int]]:
-        return [[tokenizer.bos, *ids[: text_networks.PIECES - 1]] for ids, _ in tokenizer.encode_all(strings)]
+        return [[tokenizer.bos, *ids[: adaptable.PIECES - 1]] for ids, _ in tokenizer.encode_all(strings)]
 
     def below(ids: Tensor, is_piece: Tensor) -> Tensor:
         seen: list[Tensor] = []
@@ -182,7 +179,7 @@ def make_network(card: BackboneCard, device: str) -> Network:
         return seen[0]
 
     width = cast(int, model.get_input_embeddings().weight.shape[1])  # type: ignore[operator]
-    return text_networks.network(name, text_networks.OfCausal(last, path), pieces, below, width, device, n_marks=1)
+    return adaptable.text_network(name, adaptable.OfCausal(last, path), pieces, below, width, device, n_marks=1)
 
 
 def adapted(

@@ -31,8 +31,7 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
     from torch import Tensor
 
-    from dpcl_core.backbones.adaptable import Network
-    from dpcl_core.backbones.text_networks import Bert
+    from dpcl_core.backbones.adaptable import Bert, Network
 
 Floats = NDArray[np.float32]
 _ALONE = "one text at a time"  # in identities: features computed beside other texts differ from these in the last digits
@@ -95,23 +94,23 @@ def make(card: BackboneCard, device: str) -> _Encoder:
 
 def make_network(card: BackboneCard, device: str) -> Network:
     """The last blocks of MiniLM, for adapting their layers. Raises BadInput for other encoders, and what `make` raises."""
-    from dpcl_core.backbones import text_networks
+    from dpcl_core.backbones import adaptable
 
     if card.name != catalog.MINILM:
         allowed = f"must be {catalog.MINILM} or a language model to be adapted"
         raise BadInput(FIELD, card.name, allowed, {FIELD: catalog.MINILM})
     tokenizer, bert = opened_minilm(device)
-    cut = max(0, len(bert.blocks) - text_networks.BLOCKS)
+    cut = max(0, len(bert.blocks) - adaptable.BLOCKS)
 
     def pieces(strings: Sequence[str]) -> list[list[int]]:
-        tokenizer.enable_truncation(text_networks.PIECES)
+        tokenizer.enable_truncation(adaptable.PIECES)
         return [one.ids for one in tokenizer.encode_batch(list(strings))]
 
     def below(ids: Tensor, is_piece: Tensor) -> Tensor:
         return cast("Tensor", bert(ids, is_piece[:, None, None, :], n_blocks=cut))
 
-    last = text_networks.OfBert(list(bert.blocks)[cut:])
-    return text_networks.network(card.name, last, pieces, below, bert.norm.normalized_shape[0], device)
+    last = adaptable.OfBert(list(bert.blocks)[cut:])
+    return adaptable.text_network(card.name, last, pieces, below, bert.norm.normalized_shape[0], device)
 
 
 def unit(rows: Floats) -> Floats:
@@ -212,7 +211,7 @@ def _description(words: tuple[str, ...], place: int) -> list[str]:
 class MiniLM(_Encoder):
     """all-MiniLM-L6-v2: a text is the mean of its pieces' vectors, a word the vector of its first piece, of unit length.
 
-    Its network is written out in plain torch (`text_networks.Bert`), without a library that takes seconds to load.
+    Its network is written out in plain torch (`adaptable.Bert`), without a library that takes seconds to load.
     """
 
     device: str
@@ -256,7 +255,7 @@ def opened_minilm(device: str) -> tuple[Tokenizer, Bert]:
     from safetensors.torch import load
     from tokenizers import Tokenizer
 
-    from dpcl_core.backbones.text_networks import Bert
+    from dpcl_core.backbones.adaptable import Bert
 
     state, vocabulary = catalog.minilm()
     tokenizer = Tokenizer.from_str(vocabulary.decode("utf-8"))

@@ -18,8 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core import paths
-from dpcl_core.backbones import catalog
-from dpcl_core.backbones import packaged as language
+from dpcl_core.backbones import catalog, packaged, weights
 from dpcl_core.backbones.catalog import BackboneCard
 from dpcl_core.backbones.weights import FIELD
 from dpcl_core.data.dataset import Content, Images, Vectors, Windows
@@ -166,14 +165,18 @@ def made(card: BackboneCard, make: Callable[..., object], device: str, resolutio
 
 @lru_cache(maxsize=8)
 def identity(name: str, device: str = "cpu", resolution: int | None = None) -> str:
-    """The `identity` of the named extractor; for a language model its name and the hash of its weights.
+    """The `identity` of the named extractor; for a language model its name and the SHA-256 of its weights: of its package's
+    file, of the bundled file, or of a hub model's files in order.
 
     Raises what `load` raises.
     """
     card = catalog.card(name)
     if not card.is_language_model:
         return load(name, device, resolution).identity
-    return f"{name}|{language.weights_digest(name, card.package.sha256 if card.package else None)}"
+    if card.package or name == packaged.BUNDLED:
+        return f"{name}|{card.package.sha256 if card.package else packaged.bundled().weights_sha256}"
+    parts = sorted(packaged.FOLDERS.folder(name.removeprefix(packaged.HUB)).glob("*.safetensors"))
+    return f"{name}|{'+'.join(map(weights.digest, parts))}"
 
 
 def pictures(content: Content, name: str) -> Images:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
 
@@ -105,21 +106,15 @@ class KeptStates:
             self._n_bytes += n_bytes
             return
         paths.make_folder(self._folder)
-        files = sorted(_aged(self._folder))
+        files = []
+        for path in self._folder.iterdir():
+            with suppress(FileNotFoundError):  # another process may be removing them meanwhile
+                facts = path.stat()
+                files.append((facts.st_mtime_ns, facts.st_size, path))
         self._n_bytes = n_bytes + sum(size for _, size, _ in files)
         if self._n_bytes > MOST_BYTES:
-            for _, size, path in files:
+            for _, size, path in sorted(files):
                 path.unlink(missing_ok=True)
                 self._n_bytes -= size
                 if self._n_bytes <= 0.9 * MOST_BYTES:
                     break
-
-
-def _aged(folder: Path) -> Iterator[tuple[int, int, Path]]:
-    """Time of writing, size and path of each file; another process may be removing them meanwhile."""
-    for path in folder.iterdir():
-        try:
-            facts = path.stat()
-        except FileNotFoundError:
-            continue
-        yield facts.st_mtime_ns, facts.st_size, path

@@ -25,6 +25,7 @@ class Whitened(nn.Module):
 
     centre: Tensor
     whitening: Tensor
+    head: nn.Linear
 
     def __init__(self, feature_dim: int) -> None:
         super().__init__()
@@ -39,6 +40,9 @@ class Whitened(nn.Module):
     def features(self, images: Tensor) -> Tensor:
         """The inputs of the head: float [b, feature_dim]."""
         raise NotImplementedError
+
+    def forward(self, images: Tensor) -> Tensor:
+        return cast(Tensor, self.head(self.features(images)))
 
     def frozen(self, images: Tensor) -> Tensor:
         """The frozen features [b, feature_dim]: `pooled`, whitened by constants of the training pictures."""
@@ -173,9 +177,6 @@ class ConvNeXt(Whitened):
         """Mean over the last map's cells, normed: float [b, widths[2]]."""
         return cast(Tensor, self.norm(self.body(images).mean((2, 3))))
 
-    def forward(self, images: Tensor) -> Tensor:
-        return cast(Tensor, self.head(self.features(images)))
-
 
 def build(shape: Shape | ViTShape) -> Whitened:
     """A newly initialised network; convolutions in channels-last memory, which is faster for them on a CPU."""
@@ -281,9 +282,6 @@ class ViT(Whitened):
     def features(self, images: Tensor) -> Tensor:
         """Mean of the normed tokens: float [b, width]."""
         return cast(Tensor, self.norm(self.blocks(self.tokens(images))).mean(1))
-
-    def forward(self, images: Tensor) -> Tensor:
-        return cast(Tensor, self.head(self.features(images)))
 
 
 @lru_cache(maxsize=8)

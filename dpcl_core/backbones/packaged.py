@@ -278,10 +278,8 @@ class HubFolders:
 
     def cached(self, model: str) -> Path | None:
         """The model's folder in the download cache, if it is there."""
-        from huggingface_hub import try_to_load_from_cache  # takes a moment to import, and only models of the hub need it
-
-        cached = try_to_load_from_cache(model, self.marker)
-        return Path(cached).parent if isinstance(cached, str) else None
+        cached = weights.in_hub_cache(model, self.marker)
+        return cached and cached.parent
 
     def missing(self, model: str) -> str | None:
         """The instruction which files to put where; None if the model is on this computer or the hub answers."""
@@ -355,22 +353,9 @@ def bundled() -> Bundle:
     names = [f"{BUNDLED}.safetensors", "tokenizer.json", f"{BUNDLED}.json"]
     parameters, tokenizer, written = (folder / name for name in names)
     if parameters.is_file() and tokenizer.is_file():
-        try:
+        with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
             facts = json.loads(written.read_text(encoding="utf-8"))
             shape = Shape(**{key: int(value) for key, value in facts["shape"].items()})
             return Bundle(parameters, tokenizer, shape, str(facts["sha256"]), str(facts["tokenizer_sha256"]))
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
-            pass
     wanted = f"put {', '.join(names)} into {folder}, or train them with scripts/pretrain_language_model.py"
     raise DataMissing(FIELD, BUNDLED, wanted)
-
-
-def weights_digest(name: str, packaged: str | None) -> str:
-    """SHA-256 of a language model's weights: of the bundled file, of its package's file, or of a hub model's files in order.
-
-    Raises what `bundled` and `HubFolders.folder` raise.
-    """
-    if packaged is not None or name == BUNDLED:
-        return packaged or bundled().weights_sha256
-    parts = sorted(FOLDERS.folder(name.removeprefix(HUB)).glob("*.safetensors"))
-    return "+".join(weights.digest(path) for path in parts)

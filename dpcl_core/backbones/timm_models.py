@@ -77,13 +77,24 @@ def make(card: BackboneCard, device: str, resolution: int | None = None) -> Timm
 
     Raises BadInput for a model unknown to timm, DataMissing where network or packages are missing.
     """
-    return _lite0(card, device, resolution or SIDE) if card.name == LITE0 else _any_model(card, device)
+    if card.name != LITE0:
+        return _any_model(card, device)
+    # Batch norms are folded into the convolutions before them, and memory is channels-last: about twice as fast on a CPU.
+    network = copy.deepcopy(frozen(card))
+    network.classifier = nn.Identity()
+    folded(network).to(device=device, memory_format=torch.channels_last)  # type: ignore[call-overload]
+    return _extractor(card, network, FEATURES, resolution or SIDE, device, "")
 
 
 def make_network(card: BackboneCard, device: str, resolution: int | None = None) -> Network:
     """The model for adapting its layers, of Lite0 those of its last stage. Raises what `make` raises."""
-    if card.name == LITE0:
-        return _last_stage(card, device, resolution or SIDE)
+    if card.name == LITE0:  # FiLM and LoRA change the last stage alone, on maps that are computed once for each picture
+        network, side = copy.deepcopy(frozen(card)), resolution or SIDE
+        trunk = folded(Trunk(copy.deepcopy(network))).to(device=device, memory_format=torch.channels_last)  # type: ignore[call-overload]
+        n_channels = network.blocks[LAST][0].conv_pw.in_channels  # type: ignore[index, union-attr]
+        places = (-(-side // _STRIDE)) ** 2
+        maps = _extractor(card, trunk, places * n_channels, side, device, f" maps before stage {LAST + 1}")
+        return Network(card.name, Tail(network, maps, n_channels).eval().to(device), FEATURES, device)
     opened = _any_model(card, device)
     mean, std = (tuple(255 * value for value in values) for values in (opened.mean, opened.std))
     pictures = Pictures(opened.network, opened.input_format, mean, std).eval().to(device)
@@ -229,27 +240,6 @@ class Tail(Inside):
         # Plain layout: Opacus reads a convolution's inputs by their strides, and takes any other for this one.
         kept = maps.permute(0, 3, 1, 2).to(next(self.parameters()).dtype).contiguous()
         return cast(Tensor, self.stages(kept).mean((2, 3)))
-
-
-def _last_stage(card: BackboneCard, device: str, side: int) -> Network:
-    """The last stage for FiLM and LoRA, on maps that are computed once for each picture. Raises what `make` raises."""
-    network = copy.deepcopy(frozen(card))
-    trunk = folded(Trunk(copy.deepcopy(network))).to(device=device, memory_format=torch.channels_last)  # type: ignore[call-overload]
-    n_channels = network.blocks[LAST][0].conv_pw.in_channels  # type: ignore[index, union-attr]
-    places = (-(-side // _STRIDE)) ** 2
-    maps = _extractor(card, trunk, places * n_channels, side, device, f" maps before stage {LAST + 1}")
-    return Network(card.name, Tail(network, maps, n_channels).eval().to(device), FEATURES, device)
-
-
-def _lite0(card: BackboneCard, device: str, side: int) -> TimmExtractor:
-    """The extractor at a resolution. Raises DataMissing where network or packages are missing.
-
-    Batch norms are folded into the convolutions before them, and memory is channels-last: about twice as fast on a CPU.
-    """
-    network = copy.deepcopy(frozen(card))
-    network.classifier = nn.Identity()
-    folded(network).to(device=device, memory_format=torch.channels_last)  # type: ignore[call-overload]
-    return _extractor(card, network, FEATURES, side, device, "")
 
 
 def _extractor(card: BackboneCard, network: nn.Module, n_outputs: int, side: int, device: str, what: str) -> TimmExtractor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from importlib import import_module
@@ -43,12 +44,10 @@ def bundled(name: str) -> Bundle:
     folder = paths.assets_dir() / "backbones"
     path, written = (paths.inside(folder, f"{name}.{ending}", FIELD) for ending in ("safetensors", "json"))
     if path.is_file():
-        try:
+        with suppress(OSError, ValueError, KeyError, TypeError):
             facts = json.loads(written.read_text(encoding="utf-8"))
             architecture, preprocessing = str(facts["architecture"]), str(facts["preprocessing"])
             return Bundle(path, architecture, str(facts["sha256"]), preprocessing, int(facts["feature_dim"]))
-        except (OSError, ValueError, KeyError, TypeError):
-            pass
     wanted = f"put {path.name} and {written.name} into {folder}, or train them with scripts/pretrain_backbone.py"
     raise DataMissing(FIELD, name, wanted)
 
@@ -60,11 +59,11 @@ def local(name: str) -> Path | None:
     return path if path and path.exists() else None
 
 
-def in_hub_cache(repository: str) -> Path | None:
-    """The weights of a hub repository in the download cache, if they are there."""
-    from huggingface_hub import try_to_load_from_cache  # takes a moment to import, and only timm's models need it
+def in_hub_cache(repository: str, file: str = _HUB_FILE) -> Path | None:
+    """The weights, or another file, of a hub repository in the download cache, if they are there."""
+    from huggingface_hub import try_to_load_from_cache  # takes a moment to import, and only models of the hub need it
 
-    cached = try_to_load_from_cache(repository, _HUB_FILE)
+    cached = try_to_load_from_cache(repository, file)
     return Path(cached) if isinstance(cached, str) else None
 
 

@@ -244,26 +244,19 @@ def _catalogue() -> dict[str, DatasetCard]:
         }
         if other := set(table.members) - set(cards):
             raise BadInput(f"{_FILE}: {name}.members", ", ".join(sorted(other)), "must be names of tables above this one")
-        if table.members:
-            found |= _of_members(table, [cards[member] for member in table.members])
+        if members := [cards[member] for member in table.members]:
+            titled = [(f"{one.title}: " if table.titled_classes else "", one.classes) for one in members]
+            found |= {
+                "members": table.members,
+                "source": "; ".join([table.source, *(one.title for one in members)]),
+                **{name: sum(getattr(one, name) for one in members) for name in ("n_classes", "n_train", "n_test")},
+                "classes": tuple(title + label for title, labels in titled for label in labels),
+                "may_show": all(one.may_show for one in members),
+            }
         elif classes:
             found["n_classes"] = len(classes)
         cards[name] = validated(DatasetCard, found, f"{_FILE}: {name}")
     return cards
-
-
-def _of_members(table: _Written, members: list[DatasetCard]) -> dict[str, object]:
-    """The fields that a combined set derives from its members."""
-    titled = [(f"{card.title}: " if table.titled_classes else "", card.classes) for card in members]
-    return {
-        "members": table.members,
-        "source": "; ".join([table.source, *(card.title for card in members)]),
-        "n_classes": sum(card.n_classes for card in members),
-        "n_train": sum(card.n_train for card in members),
-        "n_test": sum(card.n_test for card in members),
-        "classes": tuple(title + label for title, labels in titled for label in labels),
-        "may_show": all(card.may_show for card in members),
-    }
 
 
 CARDS: Mapping[str, DatasetCard] = _catalogue()

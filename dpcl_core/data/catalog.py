@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from dpcl_core import paths
 from dpcl_core.data import files, schema, sheets, table_features, tables
 from dpcl_core.data.card import CARDS, HELD_OUT, LIMITS, UNCAPPED, Caps, DatasetCard, Kind
+from dpcl_core.data.files import BUNDLED
 from dpcl_core.data.outline import Outline, outline
 from dpcl_core.data.parquet import IMAGE_COLUMNS, WINDOW_COLUMN
 from dpcl_core.data.rows import LABEL_COLUMN
@@ -20,12 +21,8 @@ from dpcl_core.data.tagged import TAGS_COLUMN, tags_column
 from dpcl_core.errors import BadInput, DataMissing, unknown
 from dpcl_core.spec import DataSpec
 
-__all__ = [
-    "BUNDLED", "CARDS", "Caps", "DatasetCard", "DatasetFacts", "available", "card", "facts", "facts_of", "members",
-    "outlines", "score",
-]  # fmt: skip
+__all__ = ["BUNDLED", "CARDS", "Caps", "DatasetCard"]  # of other modules
 
-BUNDLED = "digits"
 _PUBLIC_PARTS = "the test part and the schema: classes, sources and sizes are read from them, as they are public"
 _OF_PERSON = ("a person whom the rows of others describe, too: each is protected for the rows under their own name",)
 _OWN = {
@@ -60,15 +57,43 @@ def score(name: str) -> str:
 
 
 def card(name: str) -> DatasetCard:
-    """The card of a dataset, or of the user's own folder as own:NAME, whose kind is read from its file headers.
+    """The card of a dataset, or of the user's own folder as own:NAME, from the headers of its files and its schema.
 
-    Raises BadInput naming the known ones.
+    Raises BadInput naming the known ones, and for a schema that cannot be used.
     """
     if name in CARDS:
         return CARDS[name]
     if not name.startswith("own:"):
         raise unknown(files.FIELD, name, CARDS, ", or own:NAME for a folder of yours")
-    return schema.declared(_folder_card(name))
+    folder_name = name.removeprefix("own:")
+    paths.inside(paths.home() / "data", folder_name, files.FIELD)
+    own = DatasetCard(name, folder_name, "", source="your own", licence="your own", n_classes=0, n_train=0, n_test=0)
+    fields = schema.read_schema(own) or schema.Schema()
+    own = with_public_columns(schema.with_columns(own, fields), fields.held_out or HELD_OUT)
+    kind = fields.kind or kind_of_files(own) or ("table" if _is_damaged_table(own) else "image")
+    limits = (*(_OF_PERSON if own.has_people else LIMITS[kind]), _PUBLIC_PARTS, *public_by_form(own))
+    summary, is_shown, held_out = f"Your own {_OWN[kind]}, read from a folder on this computer.", False, None
+    divided = replace(own, kind=kind, held_out=HELD_OUT)
+    if kind in DIVISIBLE:
+        is_shown = kind == "text" and files.is_marked(divided)
+        held_out = None if files.find(divided).test else fields.held_out or HELD_OUT
+    elif kind == "image":
+        with suppress(BadInput):  # reported where the files are needed
+            if (found := files.find(divided)).is_folder and not found.test:
+                held_out = fields.held_out or HELD_OUT
+    return replace(
+        own,
+        title=fields.title or folder_name,
+        summary=summary,
+        kind=kind,
+        limits=limits,
+        may_show=is_shown,
+        classes=fields.classes,
+        n_classes=len(fields.classes),
+        n_train=fields.n_train or 0,
+        sources=tuple((source, fields.classes) for source in fields.sources),
+        held_out=held_out,
+    )
 
 
 def called(name: str) -> str:
@@ -78,34 +103,6 @@ def called(name: str) -> str:
     except BadInput:  # of another version of the app, or removed
         return name
     return f"{one.title} (own data)" if one.is_own else one.title
-
-
-def _folder_card(name: str) -> DatasetCard:
-    """The card of the user's own folder, from the headers of its files."""
-    folder_name = name.removeprefix("own:")
-    paths.inside(paths.home() / "data", folder_name, files.FIELD)
-    own = DatasetCard(name, folder_name, "", source="your own", licence="your own", n_classes=0, n_train=0, n_test=0)
-    fields = schema.read_schema(own)
-    if fields is not None:
-        own = schema.with_columns(own, fields)
-    own = with_public_columns(own, (fields.held_out if fields else None) or HELD_OUT)
-    kind = (fields.kind if fields else None) or kind_of_files(own) or ("table" if _is_damaged_table(own) else "image")
-    limits = _OF_PERSON if own.has_people else LIMITS[kind]
-    own = replace(
-        own,
-        kind=kind,
-        summary=f"Your own {_OWN[kind]}, read from a folder on this computer.",
-        limits=(*limits, _PUBLIC_PARTS, *public_by_form(own)),
-        may_show=False,
-    )
-    divided = replace(own, held_out=HELD_OUT)
-    if kind in DIVISIBLE:
-        may_show = kind == "text" and files.is_marked(divided)
-        return replace(own, held_out=None if files.find(divided).test else HELD_OUT, may_show=may_show)
-    with suppress(BadInput):  # reported where the files are needed
-        if kind == "image" and (found := files.find(divided)).is_folder and not found.test:
-            return divided
-    return own
 
 
 def members(dataset: DatasetCard) -> tuple[DatasetCard, ...]:
@@ -120,7 +117,7 @@ def available(dataset: DatasetCard) -> str | None:
     """
     for member in members(dataset):
         try:
-            if member.name != BUNDLED and not member.made_per_source:
+            if not member.made_per_source:
                 files.find(member)
         except DataMissing as missing:
             if member.hub is None or not files.is_reachable():
@@ -226,7 +223,7 @@ def outlines(dataset: DatasetCard) -> list[Outline | None]:
     found: list[Outline | None] = []
     for member in members(dataset):
         try:
-            found.append(outline(member, None if member.name == BUNDLED else files.find(member)))
+            found.append(outline(member, files.find(member)))
         except DataMissing:
             if member.hub is None:
                 raise

@@ -28,10 +28,12 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
+    from PIL import Image, ImageOps
 else:
     pa, pc, pq = map(Late, ("pyarrow", "pyarrow.compute", "pyarrow.parquet"))
+    Image, ImageOps = map(Late, ("PIL.Image", "PIL.ImageOps"))
 
-__all__ = ["pa", "pc", "pq"]
+__all__ = ["Image", "ImageOps", "pa", "pc", "pq"]
 _NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 Holds = Literal["text", "words", "numbers", "vectors", "bytes", "nested"]
 
@@ -168,13 +170,11 @@ def values_of(column: pa.Array | pa.ChunkedArray) -> list[object]:
     """The values of a column of any nesting; None for one with text that is not UTF-8."""
     with suppress(UnicodeDecodeError):
         return list(column.to_pylist())
-    return [_python_value(one) for one in column]
-
-
-def _python_value(one: pa.Scalar) -> object:
-    with suppress(UnicodeDecodeError):
-        return one.as_py()
-    return None
+    found: list[object] = [None] * len(column)
+    for place, one in enumerate(column):
+        with suppress(UnicodeDecodeError):
+            found[place] = one.as_py()
+    return found
 
 
 def doubles(values: pa.Array) -> NDArray[np.float64]:

@@ -8,20 +8,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from hashlib import sha256
-from typing import TYPE_CHECKING, Literal, Self
+from typing import Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core.data.card import AXES, PICTURES
-from dpcl_core.data.columns import Late
+from dpcl_core.data.columns import Image, ImageOps
 from dpcl_core.data.texts import Canary, Sentences, Texts, content_digest
 from dpcl_core.errors import BadInput, instead_of
-
-if TYPE_CHECKING:
-    from PIL import Image, ImageOps
-else:
-    Image, ImageOps = Late("PIL.Image"), Late("PIL.ImageOps")
 
 RATES = (5, 10, 20, 50)  # samples a second
 STANDARD_GRAVITY = 9.80665  # m/s^2

@@ -31,6 +31,7 @@ elif sys.platform != "emscripten":  # in a page of a browser there is no other p
     import fcntl
 
 FIELD = "data.dataset"
+BUNDLED = "digits"  # the one set that needs no file
 TRAIN = "train"  # the folder of pictures for training
 TESTS = ("test", "val", "valid", "validation", "dev")  # what the public part beside it may be called
 TABLES = (".parquet", ".csv", ".tsv", ".jsonl", ".npz", ".conll")
@@ -57,7 +58,7 @@ _SHARD = re.compile(r"(?:train|test)-(\d{5})-of-(\d{5})\.parquet")
 class DataFiles:
     """The files of a dataset: per split parquet files, a CSV or CoNLL file, or a folder with one folder per class.
 
-    `test` is empty for a set without a test part, if its card allows dividing it.
+    Both are empty for the bundled digits. `test` is empty for a set without a test part, if its card allows dividing it.
     """
 
     train: tuple[Path, ...]
@@ -65,7 +66,7 @@ class DataFiles:
 
     @property
     def is_folder(self) -> bool:
-        return self.train[0].suffix not in TABLES
+        return bool(self.train) and self.train[0].suffix not in TABLES
 
 
 def ending(path: Path) -> str:
@@ -103,6 +104,8 @@ def find(card: DatasetCard) -> DataFiles:
 
     Raises DataMissing naming the files to add and their folder, BadInput for a folder that cannot be used.
     """
+    if card.name == BUNDLED:
+        return DataFiles((), ())
     if card.made_per_source:
         return _made(card)
     for root in roots(card):

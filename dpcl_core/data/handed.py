@@ -11,7 +11,7 @@ import re
 import tempfile
 import zipfile
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from hashlib import blake2b, sha256
 from pathlib import Path
@@ -256,11 +256,7 @@ def _of_pictures(pictures: Sequence[Any], labels: Sequence[Any], stem: Path) -> 
 
 def _of_table(table: pa.Table, stem: Path) -> Path:
     """A table of Arrow as parquet, by the types of its columns."""
-    _check_columns(table.column_names, len(table))
-    columns = {name: _typed(column, name) for name, column in zip(table.column_names, table.columns, strict=True)}
-    path = stem.with_suffix(".parquet")
-    pq.write_table(pa.table(columns), path)
-    return path
+    return _as_parquet(table.column_names, len(table), lambda name: _typed(table[name], name), stem)
 
 
 def _typed(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
@@ -277,23 +273,22 @@ def _typed(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
     return column.cast(pa.string()) if is_of_views else column.cast(pa.binary()) if kind == pa.binary_view() else column
 
 
-def _check_columns(names: Sequence[Any], n_rows: int) -> None:
+def _as_parquet(names: Sequence[Any], n_rows: int, column: Callable[[str], pa.Array], stem: Path) -> Path:
+    """A parquet file of these columns. Raises BadInput for names that are none, and where there is no row."""
     if wrong := next((name for name in names if not isinstance(name, str)), None):
         raise BadInput(f"{FIELD} columns", wrong, "must have names that are texts: data.columns = [...]")
     if twice := next((name for name in names if list(names).count(name) > 1), None):
         raise BadInput(f"{FIELD} columns", twice, "stands there twice: rename one of them")
     if not n_rows:
         raise BadInput(FIELD, "no rows", "must have at least one row")
+    path = stem.with_suffix(".parquet")
+    pq.write_table(pa.table({name: column(name) for name in names}), path)
+    return path
 
 
 def _of_frame(frame: Any, stem: Path) -> Path:
     """A frame of pandas as parquet. The index is left out: it is no column."""
-    names = list(frame.columns)
-    _check_columns(names, len(frame))
-    columns = {name: _column(frame[name], name) for name in names}
-    path = stem.with_suffix(".parquet")
-    pq.write_table(pa.table(columns), path)
-    return path
+    return _as_parquet(list(frame.columns), len(frame), lambda name: _column(frame[name], name), stem)
 
 
 def _column(series: Any, name: str) -> pa.Array:

@@ -7,7 +7,6 @@ public lines: those of the test file or, of a single file, those that their own 
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -19,9 +18,8 @@ from pathlib import Path
 import numpy as np
 
 from dpcl_core.data import coins
-from dpcl_core.data.card import HELD_OUT, DatasetCard
 from dpcl_core.data.columns import Column, Table
-from dpcl_core.data.files import DataFiles, ending
+from dpcl_core.data.files import ending
 from dpcl_core.data.schema import CONTROL
 from dpcl_core.errors import BadInput
 
@@ -95,33 +93,26 @@ def by_header(line: bytes, suffix: str, separator: str | None = None) -> Form:
     return Form(tuple(name.strip() for name in cells(text(line), separator) or [text(line)]), separator)
 
 
-def by_public_lines(card: DatasetCard, data_files: DataFiles) -> Form:
-    """The form of a file without a first line of names, from its public lines alone; without names where none is usable.
-
-    Raises OSError where it cannot be read.
-    """
-    path = (data_files.test or data_files.train)[0]
-    status = os.stat(path)
-    stamp = (status.st_mtime_ns, status.st_size)
-    person = dict(card.roles).get("person")
-    return _by_public_lines(path, stamp, bool(data_files.test), card.coins, card.held_out or HELD_OUT, person)
-
-
 @lru_cache(maxsize=64)
-def _by_public_lines(
+def by_public_lines(
     path: Path, stamp: tuple[int, int], is_public: bool, version: int, share: float, person: str | None
 ) -> Form:
+    """The form of a file without a first line of names, from its public lines alone; without names where none is usable.
+
+    Cached until `stamp` changes. `is_public`: all lines are; else this share of them, or of people where a column names the
+    person, by the rule of coins of this version. Raises OSError where the file cannot be read.
+    """
     rows = of_rows(path.read_bytes())
     is_lines = ending(path) == ".jsonl"
-    constant = _by_ending(ending(path)) if person is not None and not is_public else None
+    constant = ("\t" if ending(path) == ".tsv" else ",") if person is not None and not is_public else ""
     if version == 1:  # the rule by which data were taken in before: the first line says it
-        chosen, constant = rows[:1], None
+        chosen, constant = rows[:1], ""
     elif is_public:
         chosen = rows
     else:
         keys = coins.keys(coins.distinct(texts_of(rows, ending(path))))
         if person is not None:  # whose rows go together; which value names her is known by the separator alone
-            keys = coins.of_people(_people(rows, person, "" if is_lines else _by_ending(ending(path))), keys)
+            keys = coins.of_people(_people(rows, person, "" if is_lines else constant), keys)
         chosen = [rows[place] for place in np.flatnonzero(coins.division(keys, share))]
     if is_lines:
         names = dict.fromkeys(key for one in map(parsed, chosen) if one for key in one)
@@ -278,10 +269,6 @@ def _quoting(separator: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
     one = r'(?:"(?:[^"]++|"")*+"[^BY]*+|(?!")(?:[^BY]*[^BY"])?(?=BY|$))'
     value = r'(?:\A|(?<=BY))(?:"((?:[^"]++|"")*+)"([^BY]*+)|([^BY]*+))(?:BY|\Z)'
     return re.compile((one + "(?:BY" + one + ")*+").replace("BY", by)), re.compile(value.replace("BY", by))
-
-
-def _by_ending(suffix: str) -> str:
-    return "\t" if suffix == ".tsv" else ","
 
 
 def _most_common_separator(lines: Sequence[str], suffix: str) -> str:

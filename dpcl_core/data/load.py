@@ -9,7 +9,7 @@ from functools import lru_cache
 from importlib import resources
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,18 +18,13 @@ from dpcl_core import paths
 from dpcl_core.data import catalog, dataset, files, parquet, sheets, tables, tagged
 from dpcl_core.data.card import Caps, DatasetCard, Kind
 from dpcl_core.data.catalog import Sizes, truthful_title
-from dpcl_core.data.columns import Late, is_text, pq
+from dpcl_core.data.columns import Image, is_text, pq
 from dpcl_core.data.dataset import Content, Dataset, Images, Source, Split, Windows
 from dpcl_core.data.outline import Outline, Part, outline
 from dpcl_core.data.rows import digits
 from dpcl_core.data.texts import Canary, Sentences, Texts
 from dpcl_core.errors import BadInput, DataMissing
 from dpcl_core.spec import DataSpec
-
-if TYPE_CHECKING:
-    from PIL import Image
-else:
-    Image = Late("PIL.Image")
 
 # The labels of a dataset without its images, for previews of streams, in the numbering that `load` uses.
 
@@ -151,10 +146,8 @@ def load_dataset(data: DataSpec, *, undeclared: bool = False) -> Dataset:
     )
 
 
-def _find(card: DatasetCard) -> files.DataFiles | None:
-    """The dataset's files, downloaded if necessary; None for the bundled one."""
-    if card.name == catalog.BUNDLED:
-        return None
+def _find(card: DatasetCard) -> files.DataFiles:
+    """The dataset's files, downloaded if necessary."""
     try:
         return files.find(card)
     except DataMissing:
@@ -164,13 +157,11 @@ def _find(card: DatasetCard) -> files.DataFiles | None:
         return files.find(card)
 
 
-def _read(card: DatasetCard, data_files: files.DataFiles | None, rows: Outline) -> tuple[Content, Content]:
+def _read(card: DatasetCard, data_files: files.DataFiles, rows: Outline) -> tuple[Content, Content]:
     """The examples of the training and test parts."""
-    train_paths, test_paths = (data_files.train, data_files.test or data_files.train) if data_files else ((), ())
-    train_rows, test_rows = rows.train.rows, rows.test.rows
+    train, test = (data_files.train, rows.train.rows), (data_files.test or data_files.train, rows.test.rows)
     # A file or folder of the user's own, divided by coins: nobody chose what is in its test part, so no error names a row.
-    is_divided = card.is_own and data_files is not None and not data_files.test
-    train, test = (train_paths, train_rows), (test_paths, test_rows)
+    is_divided = card.is_own and not data_files.test
     if card.kind == "sensor":
         accelerations = [parquet.read_windows(paths, card, of_part) for paths, of_part in (train, test)]
         if card.scaled_by == "training":
@@ -182,9 +173,9 @@ def _read(card: DatasetCard, data_files: files.DataFiles | None, rows: Outline) 
         return tables.read_vectors(card, train, test, is_divided=is_divided)
     if card.kind == "text":
         # In a single divided file the numbers of test rows, too, skip malformed lines as those of training rows do.
-        is_single = data_files is not None and not data_files.test
-        texts = tables.TextSheet(train_paths, card, is_private=True).texts(train_rows)
-        return texts, tables.TextSheet(test_paths, card, is_private=is_single).texts(test_rows)
+        parts = (train, True), (test, not data_files.test)
+        texts = [tables.TextSheet(paths, card, is_private=one).texts(of_part) for (paths, of_part), one in parts]
+        return texts[0], texts[1]
     tested = _images(card, *test, is_private=is_divided)
     trained = _images(replace(card, shape=card.shape or tested.shape), *train, is_private=True)
     if trained.shape != tested.shape:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
@@ -14,13 +13,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core.data import coins, columns, files, lines, parquet, rows, sheets, tables, tagged
-from dpcl_core.data.card import HELD_OUT, Caps, DatasetCard
+from dpcl_core.data.card import HELD_OUT, Caps, DatasetCard, Kind
 from dpcl_core.data.columns import Column, is_list, pa, pc
 from dpcl_core.data.rows import PublicFacts, RowReader, Rows, usable_rows
 from dpcl_core.errors import BadInput, instead_of
 
 # Public constants: the same subset for every run, seed and user.
 _SUBSET, _CONTRIBUTION = 20_250_917, 20_261_123
+_SHEETS: Mapping[Kind, Callable[..., RowReader]] = {
+    "tagged": tagged.TaggedSheet, "table": tables.TableSheet, "embedding": tables.TableSheet, "text": tables.TextSheet,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -113,12 +115,12 @@ class Outline:
         return n_units * np.where(kind_counts > 0, kind_counts / len(kinds), 1 / n_kinds)
 
 
-def outline(card: DatasetCard, data_files: files.DataFiles | None) -> Outline:
-    """The outline of one dataset's files (None: the bundled one), cached until a file changes.
+def outline(card: DatasetCard, data_files: files.DataFiles) -> Outline:
+    """The outline of one dataset's files, cached until a file changes.
 
     Raises BadInput naming file, row and what is allowed.
     """
-    return _outline(card, data_files, () if data_files is None else tuple(_stamp(data_files, card)))
+    return _outline(card, data_files, tuple(_stamp(data_files, card)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -137,7 +139,7 @@ class _Opened:
 
 
 @lru_cache(maxsize=32)
-def _outline(card: DatasetCard, data_files: files.DataFiles | None, stamp: tuple[tuple[str, int], ...]) -> Outline:
+def _outline(card: DatasetCard, data_files: files.DataFiles, stamp: tuple[tuple[str, int], ...]) -> Outline:
     """The test part is public and checked first, in full. Training rows are checked against it and the card only; rows that
     do not fit count as no examples."""
     data = _opened(card, data_files, stamp)
@@ -158,7 +160,7 @@ def _outline(card: DatasetCard, data_files: files.DataFiles | None, stamp: tuple
     if card.is_own:
         share = card.held_out or HELD_OUT
         n_train = n_train or round(len(test.labels) * (1 - share) / share)
-    elif data_files is not None:
+    elif data_files.train:
         n_train = len(private) if train.of_words else len(data.train_rows)
     return Outline(data.classes, data.sources, train, test, n_train, undeclared, everything, data.lost)
 
@@ -188,7 +190,8 @@ def refused(card: DatasetCard, data_files: files.DataFiles) -> tuple[int, dict[i
 
 def _reasons(errors: dict[int, BadInput], card: DatasetCard, paths: Sequence[Path]) -> dict[int, BadInput]:
     """The errors of rows, where lines that are no row say so."""
-    none = [] if not errors or paths[0].is_dir() or card.kind == "tagged" else sheets.no_rows(paths[0], card)
+    is_of_lines = card.kind != "tagged" and not paths[0].is_dir() and files.ending(paths[0]) in lines.SUFFIXES
+    none = sheets.rows_of_lines(paths[0], card, is_private=True)[1] if errors and is_of_lines else {}
     told = {row: BadInput(errors[row].field.rpartition(",")[0], "no row", sheets.NO_ROW) for row in none if row in errors}
     return {**errors, **told}
 
@@ -208,11 +211,10 @@ def _needed(card: DatasetCard) -> str:
     return ", and ".join(["a label of 1 to 200 characters", *also])
 
 
-def _opened(card: DatasetCard, data_files: files.DataFiles | None, stamp: tuple[tuple[str, int], ...]) -> _Opened:
-    paths = (data_files.train, data_files.test) if data_files else ((), ())
-    contents = [Contents(card, paths[0], stamp), Contents(card, paths[1], stamp, is_private=False)]
-    train_reader = row_reader(card, data_files.train if data_files else (), is_private=True)
-    test_reader = row_reader(card, data_files.test, is_private=False) if data_files and data_files.test else None
+def _opened(card: DatasetCard, data_files: files.DataFiles, stamp: tuple[tuple[str, int], ...]) -> _Opened:
+    contents = [Contents(card, data_files.train, stamp), Contents(card, data_files.test, stamp, is_private=False)]
+    train_reader = row_reader(card, data_files.train, is_private=True)
+    test_reader = row_reader(card, data_files.test, is_private=False) if data_files.test else None
     lost: tuple[tuple[str, int], ...] = ()
     test_rows, train_rows = (np.arange(len(reader or ()), dtype=np.int64) for reader in (test_reader, train_reader))
     if test_reader is None:
@@ -222,7 +224,7 @@ def _opened(card: DatasetCard, data_files: files.DataFiles | None, stamp: tuple[
         if card.is_own:  # by the same rule as training rows: nobody chose what is in the test part
             wrong: dict[int, BadInput] = {}
             test_rows = _bounded(usable_rows(train_reader, test_rows, None, wrong), card, contents[0])
-            wrong = _reasons(wrong, card, data_files.train if data_files else ())
+            wrong = _reasons(wrong, card, data_files.train)
             lost = tuple(Counter(one.allowed for one in wrong.values()).most_common())
             if not len(test_rows):
                 why = f"; here {lost[0][1]:,} of them: {lost[0][0]}" if lost else ""
@@ -246,13 +248,7 @@ def row_reader(card: DatasetCard, paths: Sequence[Path], *, is_private: bool) ->
         return rows.Digits()
     if paths[0].is_dir():
         return tables.FolderSheet(paths[0], card, is_private=is_private)
-    if card.kind == "tagged":
-        return tagged.TaggedSheet(paths, card, is_private=is_private)
-    if card.kind in ("table", "embedding"):
-        return tables.TableSheet(paths, card, is_private=is_private)
-    if card.kind == "text":
-        return tables.TextSheet(paths, card, is_private=is_private)
-    return parquet.Sheet(paths, card, is_private=is_private)
+    return _SHEETS.get(card.kind, parquet.Sheet)(paths, card, is_private=is_private)
 
 
 def _numbered(private: Rows, n_classes: int) -> tuple[Rows, tuple[str, ...]]:
@@ -302,7 +298,7 @@ def _stamp(data_files: files.DataFiles, card: DatasetCard) -> Sequence[tuple[str
     with instead_of(OSError, say=BadInput(files.FIELD, card.name, "its folder must be readable by you")):
         if data_files.is_folder:
             return [entry for split in (*data_files.train, *data_files.test) for entry in tables.stamp(split)]
-        statuses = [(path.name, os.stat(path)) for path in (*data_files.train, *data_files.test)]
+        statuses = [(path.name, path.stat()) for path in (*data_files.train, *data_files.test)]
         return [(name, value) for name, status in statuses for value in (status.st_mtime_ns, status.st_size)]
 
 
@@ -435,7 +431,7 @@ def _first_bytes(column: Column, field: str) -> Iterable[bytes]:
 
 
 def _of_parquet(path: Path, card: DatasetCard) -> Iterator[bytes]:
-    with sheets.parquet_file(path, sheets.shown_name(card, path)) as file:
+    with sheets.parquet_file(path, card) as file:
         names = file.schema_arrow.names
         content = ("text", *card.text_columns) if card.kind == "text" else (parquet.WINDOW_COLUMN, *parquet.IMAGE_COLUMNS)
         chosen = [name for name in dict.fromkeys(content) if name in names]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from numpy.typing import NDArray
 
 from dpcl_core.data import coins
 from dpcl_core.data.card import AXES, SAMPLES, DatasetCard, Shape
-from dpcl_core.data.columns import doubles, is_binary, is_list, is_number, is_text, pa, pc, pq, without_struct
+from dpcl_core.data.columns import doubles, is_binary, is_list, is_number, is_text, pa, pc, without_struct
 from dpcl_core.data.dataset import MAX_SIDE, RATES, Images
 from dpcl_core.data.rows import SOURCE_COLUMN, PublicFacts, Rows, by_piece, refuse_unknown, source_column
 from dpcl_core.data.sheets import declared_names, parquet_file, shown_name
@@ -117,7 +116,8 @@ def read_windows(parts: Sequence[Path], card: DatasetCard, rows: NDArray[np.int6
     """
     found = []
     for path, part in _by_file(parts, card, rows):
-        with _file(path, card) as (shown, file):
+        shown = shown_name(card, path)
+        with parquet_file(path, card) as file:
             if WINDOW_COLUMN not in file.schema_arrow.names:
                 raise BadInput(shown, ", ".join(file.schema_arrow.names), f"must have a column {WINDOW_COLUMN}")
             column = file.read(columns=[WINDOW_COLUMN])[WINDOW_COLUMN].take(pa.array(part))
@@ -135,35 +135,34 @@ def concatenated(pieces: Sequence[Images], shape: Shape | None) -> Images:
     return Images([image for piece in pieces for image in piece.encoded()], shape, origins, is_private)
 
 
-@contextmanager
-def _file(path: Path, card: DatasetCard) -> Iterator[tuple[str, pq.ParquetFile]]:
-    """An opened file and its name in messages."""
-    shown = shown_name(card, path)
-    with parquet_file(path, shown) as file:
-        yield shown, file
-
-
 def _by_file(parts: Sequence[Path], card: DatasetCard, rows: NDArray[np.int64]) -> Iterator[tuple[Path, NDArray[np.int64]]]:
     """Each file of a split with its part of these rows."""
     sizes = []
     for path in parts:
-        with _file(path, card) as (_, file):
+        with parquet_file(path, card) as file:
             sizes.append(int(file.metadata.num_rows))
     return zip(parts, by_piece(sizes, rows), strict=True)
 
 
 def _opened(path: Path, card: DatasetCard, is_private: bool) -> _Piece:
     """A file with the columns to check. Raises BadInput for an unreadable file or an unusable header."""
-    with _file(path, card) as (shown, file):
+    shown = shown_name(card, path)
+    with parquet_file(path, card) as file:
         schema: pa.Schema = file.schema_arrow
-        column = _label_column(schema, card, shown)
+        column = next((name for name in (*LABEL_COLUMNS, card.label_column) if name in schema.names), "")
+        if not column:
+            raise BadInput(shown, ", ".join(schema.names), "must have a column label (or fine_label) of whole numbers")
+        kind = schema.field(column).type
+        is_number = pa.types.is_integer(kind) or (card.is_own and pa.types.is_floating(kind))
+        if column in LABEL_COLUMNS and not is_number:
+            raise BadInput(f"{shown} column {column}", str(kind), "must hold whole numbers")
         source = source_column(card)
         if card.kind == "sensor" and source not in schema.names:
             raise BadInput(shown, ", ".join(schema.names), f"must have a column {source} of samples a second")
         lists = [name for name in IMAGE_COLUMNS if name in schema.names and is_list(schema.field(name).type)][:1]
         wanted = [name for name in (column, card.name_column, source, WINDOW_COLUMN, *lists) if name in schema.names]
         table: pa.Table = file.read(columns=wanted)
-    if pa.types.is_floating(schema.field(column).type):  # whole numbers as such; anything else is missing
+    if pa.types.is_floating(kind):  # whole numbers as such; anything else is missing
         values = table[column]
         is_whole = pc.and_(pc.equal(values, pc.floor(values)), pc.less(pc.abs(values), float(_MOST)))
         whole = pc.if_else(is_whole, values, pa.scalar(None, values.type)).cast(pa.int64())
@@ -171,18 +170,6 @@ def _opened(path: Path, card: DatasetCard, is_private: bool) -> _Piece:
     if not table.num_rows and not is_private:
         raise BadInput(shown, "no rows", "must have at least one row")
     return _Piece(shown, table, column, declared_names(schema, column))
-
-
-def _label_column(schema: pa.Schema, card: DatasetCard, shown: str) -> str:
-    for name in LABEL_COLUMNS:
-        if name in schema.names:
-            kind = schema.field(name).type
-            if not pa.types.is_integer(kind) and not (card.is_own and pa.types.is_floating(kind)):
-                raise BadInput(f"{shown} column {name}", str(kind), "must hold whole numbers")
-            return name
-    if card.label_column in schema.names:
-        return card.label_column
-    raise BadInput(shown, ", ".join(schema.names), "must have a column label (or fine_label) of whole numbers")
 
 
 def _checked_rows(piece: _Piece, rows: NDArray[np.int64], card: DatasetCard, top: int, known: PublicFacts | None) -> Rows:
@@ -274,7 +261,8 @@ def _windows_of(cells: _Cells) -> NDArray[np.float32]:
 
 
 def _images(path: Path, card: DatasetCard, rows: NDArray[np.int64], is_private: bool) -> Images:
-    with _file(path, card) as (shown, file):
+    shown = shown_name(card, path)
+    with parquet_file(path, card) as file:
         origins = [f"{shown} row {row}" for row in rows]
         schema: pa.Schema = file.schema_arrow
         name = next((name for name in IMAGE_COLUMNS if name in schema.names), None)

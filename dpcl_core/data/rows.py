@@ -227,9 +227,7 @@ def _sources(piece: Table, shown: str, rows: NDArray[np.int64]) -> list[str]:
     return [f"{match[1]}-{match[2]}" for match in matches if match is not None]
 
 
-def _labels(
-    column: Column, name: str, shown: str, rows: NDArray[np.int64], markers: Collection[str] = ()
-) -> list[str]:
+def _labels(column: Column, name: str, shown: str, rows: NDArray[np.int64], markers: Collection[str] = ()) -> list[str]:
     """A column of labels or sources: words of 1 to 200 letters, but for these markers of missing ones; `rows` [n]: the rows'
     numbers in messages."""
     if markers and column.holds in ("nested", "vectors"):

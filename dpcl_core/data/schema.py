@@ -105,22 +105,6 @@ class Schema(Settings):
     )
 
 
-def declared(card: DatasetCard) -> DatasetCard:
-    """The card of the user's own data completed by its schema, if there is one. Raises as `read` does."""
-    schema_fields = read_schema(card)
-    if schema_fields is None:
-        return card
-    return replace(
-        with_columns(card, schema_fields),
-        title=schema_fields.title or card.title,
-        classes=schema_fields.classes,
-        n_classes=len(schema_fields.classes),
-        n_train=schema_fields.n_train or 0,
-        sources=tuple((source, schema_fields.classes) for source in schema_fields.sources),
-        held_out=None if card.held_out is None else schema_fields.held_out or card.held_out,
-    )
-
-
 def with_columns(card: DatasetCard, schema_fields: Schema) -> DatasetCard:
     """The card with the roles and features of a table's columns."""
     features = tuple(

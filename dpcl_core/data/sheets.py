@@ -24,12 +24,13 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from dpcl_core.data import coins, lines
-from dpcl_core.data.card import DatasetCard
+from dpcl_core.data.card import HELD_OUT, DatasetCard
 from dpcl_core.data.columns import Column, Table, is_text, joined, of_arrow, pa, pc, pq
 from dpcl_core.data.files import DataFiles, ending
 from dpcl_core.data.schema import CONTROL, DOUBT
 from dpcl_core.errors import BadInput
 
+Names = Sequence[str]  # of columns
 # The names under which readers find a column, whatever the file calls it.
 CANONICAL = {"target": "label", "text": "text", "source": "domain", "person": "person key", "time": "time key"}
 PERSON, TIME = CANONICAL["person"], CANONICAL["time"]
@@ -58,10 +59,9 @@ def readable(path: Path, shown: str, allowed: str = _NO_PARQUET) -> Iterator[Non
         raise
     except PermissionError as error:
         raise BadInput(shown, "no permission", "must be a file that you can read") from error
-    except (OSError, ValueError, KeyError, OverflowError, MemoryError) as error:
-        raise BadInput(shown, "unreadable" if path.exists() else "gone", allowed) from error
     except Exception as error:
-        if type(error).__module__.partition(".")[0] != "pyarrow":  # which CSV and JSON lines need not
+        is_of_file = isinstance(error, OSError | ValueError | KeyError | OverflowError | MemoryError)
+        if not is_of_file and type(error).__module__.partition(".")[0] != "pyarrow":  # which CSV and JSON lines need not
             raise
         raise BadInput(shown, "unreadable" if path.exists() else "gone", allowed) from error
 
@@ -82,8 +82,9 @@ def _refuse_irregular(path: Path, shown: str) -> None:
 
 
 @contextmanager
-def parquet_file(path: Path, shown: str) -> Iterator[pq.ParquetFile]:
+def parquet_file(path: Path, card: DatasetCard) -> Iterator[pq.ParquetFile]:
     """An opened parquet file with a usable header. Raises BadInput for a damaged one, or one that unpacks to far more."""
+    shown = shown_name(card, path)
     with readable(path, shown):
         if path.exists() and not stat.S_ISREG(path.stat().st_mode):
             raise OSError("no regular file")
@@ -100,7 +101,21 @@ def parquet_file(path: Path, shown: str) -> Iterator[pq.ParquetFile]:
 def header(path: Path, card: DatasetCard) -> list[str]:
     """The names of a file's columns in its order, as readers use them. Raises BadInput for an unusable header."""
     shown = shown_name(card, path)
-    return _renamed(_names(path, shown, card), card, shown)
+    if ending(path) == ".parquet":
+        with parquet_file(path, card) as file:
+            names = list(file.schema_arrow.names)
+    elif ending(path) == ".npz":
+        names = npz_names(path, shown)
+        _check_names(names, shown)
+    elif ending(path) in DELIMITED and card.has_names:  # the first line alone: cards are made of headers, and often
+        names = [name for name in _header(_first_lines(path, shown), path, card, is_public=False)[1].names if name]
+    elif card.columns:
+        names = list(card.columns)
+        _check_names(names, shown)
+    else:
+        what = lines.NO_OBJECT if ending(path) == ".jsonl" else "must be a row of values"
+        raise BadInput(shown, "no usable public line", f"each line {what}")
+    return _renamed(names, card, shown)
 
 
 def is_unclear(path: Path) -> bool:
@@ -115,11 +130,6 @@ def is_unclear(path: Path) -> bool:
     return not set(_USUAL) & set(lines.header_place(rows, ending(path), _USUAL)[1].names)
 
 
-def no_rows(path: Path, card: DatasetCard) -> list[int]:
-    """The lines that are no row of a CSV, TSV or JSON lines file, counted as rows: for their owner only."""
-    return list(rows_of_lines(path, card, is_private=True)[1]) if ending(path) in LINES else []
-
-
 def by_public_lines(card: DatasetCard, found: DataFiles) -> DatasetCard:
     """The card with the columns and the separator of a file that has no first line of names, from its public lines."""
     path = found.train[0]
@@ -127,7 +137,10 @@ def by_public_lines(card: DatasetCard, found: DataFiles) -> DatasetCard:
         return card
     with readable(path, shown_name(card, path), "must be a file that you can read"):
         _refuse_irregular(path, shown_name(card, path))
-        form = lines.by_public_lines(card, found)
+        public = (found.test or found.train)[0]
+        status, person = public.stat(), dict(card.roles).get("person")
+        stamp, share = (status.st_mtime_ns, status.st_size), card.held_out or HELD_OUT
+        form = lines.by_public_lines(public, stamp, bool(found.test), card.coins, share, person)
     return replace(card, columns=form.names, separator=form.separator)
 
 
@@ -172,9 +185,7 @@ def _rows_of_lines(
     return lines.table(rows, ending(path), form, version=card.coins)
 
 
-def columns_of(
-    path: Path, card: DatasetCard, needed: Sequence[str], wanted: Sequence[str] | None, *, is_private: bool
-) -> Table:
+def columns_of(path: Path, card: DatasetCard, needed: Names, wanted: Names | None, *, is_private: bool) -> Table:
     """Those of the wanted columns that a file has (None: all), under the readers' names.
 
     `is_private`: nothing is reported of its rows; malformed lines are skipped. Raises BadInput if the file cannot be read or
@@ -186,16 +197,14 @@ def columns_of(
     return table
 
 
-def pieces_of(
-    path: Path, card: DatasetCard, needed: Sequence[str], wanted: Sequence[str] | None, *, is_private: bool
-) -> Iterator[Table]:
+def pieces_of(path: Path, card: DatasetCard, needed: Names, wanted: Names | None, *, is_private: bool) -> Iterator[Table]:
     """The table of `columns_of` in pieces of consecutive rows, at least one, that take about 8 MB each as they are stored.
 
     A CSV, TSV or JSON lines file, and what was taken in under the first rule of coins, is one piece. Raises as `columns_of`.
     """
     shown = shown_name(card, path)
 
-    def chosen(own: Sequence[str]) -> dict[str, str]:
+    def chosen(own: Names) -> dict[str, str]:
         names = _renamed(own, card, shown)
         for name in needed:
             if name not in names:
@@ -213,11 +222,9 @@ def pieces_of(
         yield Table({name: whole[column] for name, column in chosen(list(whole.columns)).items()}, len(whole))
 
 
-def _of_parquet(
-    path: Path, card: DatasetCard, shown: str, chosen: Callable[[Sequence[str]], dict[str, str]]
-) -> Iterator[Table]:
+def _of_parquet(path: Path, card: DatasetCard, shown: str, chosen: Callable[[Names], dict[str, str]]) -> Iterator[Table]:
     """The pieces of a parquet file; `chosen`: its wanted columns by their readers' names."""
-    with parquet_file(path, shown) as file:
+    with parquet_file(path, card) as file:
         schema, meta = file.schema_arrow, file.metadata
         names = chosen(schema.names)
         # Text stays a list of distinct values: a few bytes can stand for terabytes.
@@ -249,23 +256,6 @@ def rows_of(path: Path, shown: str, *, has_names: bool = True) -> Table:
     """All columns of a file that is not private, under its own names. Raises BadInput if it cannot be read."""
     card = DatasetCard(shown, shown, "", "", "", 0, 0, 0, has_names=has_names)
     return columns_of(path, by_public_lines(card, DataFiles((path,), (path,))), (), None, is_private=False)
-
-
-def _names(path: Path, shown: str, card: DatasetCard) -> list[str]:
-    if ending(path) == ".parquet":
-        with parquet_file(path, shown) as file:
-            return list(file.schema_arrow.names)
-    if ending(path) == ".npz":
-        found = npz_names(path, shown)
-        _check_names(found, shown)
-        return found
-    if ending(path) in DELIMITED and card.has_names:  # the first line alone: cards are made of headers, and often
-        return [name for name in _header(_first_lines(path, shown), path, card, is_public=False)[1].names if name]
-    if not card.columns:
-        what = lines.NO_OBJECT if ending(path) == ".jsonl" else "must be a row of values"
-        raise BadInput(shown, "no usable public line", f"each line {what}")
-    _check_names(card.columns, shown)
-    return list(card.columns)
 
 
 def _header(content: bytes, path: Path, card: DatasetCard, *, is_public: bool) -> tuple[int, lines.Form]:
@@ -300,7 +290,7 @@ def _first_lines(path: Path, shown: str) -> bytes:
             return b"".join(islice(file, 64))
 
 
-def _renamed(names: Sequence[str], card: DatasetCard, shown: str) -> list[str]:
+def _renamed(names: Names, card: DatasetCard, shown: str) -> list[str]:
     """The readers' names: a column with a role has the role's, and one that bears a role's name without it loses it."""
     roles = dict(card.roles)
     for role, column in roles.items():
@@ -308,17 +298,18 @@ def _renamed(names: Sequence[str], card: DatasetCard, shown: str) -> list[str]:
             raise BadInput(role, column, f"must be a column of {shown}: {first_names(names)}")
     by_column = {column: CANONICAL[role] for role, column in roles.items()}
     taken = set(by_column.values())
-    if EMBEDDING_COLUMN in names:
-        names = npz_canonical(names, taken)
+    if EMBEDDING_COLUMN in names:  # those of an NPZ file, but for those names that a column has by its role
+        usual = {next(filter(names.__contains__, own), None): name for name, own in _OTHERS.items() if name not in taken}
+        names = [usual.get(column, column) for column in names]
     return [by_column.get(name) or (f"{name} (unused)" if name in taken else name) for name in names]
 
 
-def first_names(names: Sequence[str]) -> str:
+def first_names(names: Names) -> str:
     """The names of columns, the first twelve."""
     return ", ".join(names[:12]) + (" ..." if len(names) > 12 else "")
 
 
-def _check_names(names: Sequence[str], shown: str) -> None:
+def _check_names(names: Names, shown: str) -> None:
     """Raises BadInput for too many columns, for two of one name, and for a name that is not printed as it is."""
     if len(names) > lines.MAX_COLUMNS:
         raise BadInput(shown, f"{len(names):,} columns", f"must have at most {lines.MAX_COLUMNS:,} columns")
@@ -359,7 +350,7 @@ _NPZ = (
 )
 
 
-def _of_npz(path: Path, card: DatasetCard, shown: str, chosen: Callable[[Sequence[str]], dict[str, str]]) -> Iterator[Table]:
+def _of_npz(path: Path, card: DatasetCard, shown: str, chosen: Callable[[Names], dict[str, str]]) -> Iterator[Table]:
     """The pieces of an NPZ file, each array a column: vectors float32, and text or numbers.
 
     One missing value makes floating point of an array of whole numbers or of truth values. So all of them are so here, but
@@ -442,15 +433,6 @@ def _array_of_rows(names: Collection[str], shown: str) -> str:
     if (found := next((name for name in _ROWS if name in names), None)) is None:
         raise BadInput(shown, ", ".join(names) or "no arrays", _NPZ)
     return found
-
-
-def npz_canonical(columns: Sequence[str], taken: Collection[str]) -> list[str]:
-    """These columns of `table` with the readers' names, but for those names that a column has by its role (`taken`)."""
-    usual = {
-        found: name for name, names in _OTHERS.items() if name not in taken
-        and (found := next((one for one in names if one in columns), None)) is not None
-    }  # fmt: skip
-    return [usual.get(column, column) for column in columns]
 
 
 @contextmanager

@@ -266,19 +266,14 @@ def plant(train: Split, sources: tuple[str, ...]) -> tuple[Split, tuple[Canary, 
             name = next(names)
             canary = Canary(f"{_BEFORE}{name}{_AFTER}", next(codes), repetitions, source)
             canaries.append(canary)
+            line = f"{canary.prefix}{canary.code}. "
+            of_name = Span(len(_BEFORE), len(_BEFORE) + len(name), "NAME")
+            of_code = Span(len(canary.prefix), len(canary.prefix) + CODE_DIGITS, "CODE")
             for row in rows[:repetitions]:
-                strings[row], spans[row] = _planted(canary, name, strings[row], spans[row])
+                moved = (Span(span.start + len(line), span.end + len(line), span.kind) for span in spans[row])
+                strings[row], spans[row] = line + strings[row], (of_name, of_code, *moved)
             rows = rows[repetitions:]
     return replace(train, images=Texts(strings, spans, texts.people)), tuple(canaries)
-
-
-def _planted(canary: Canary, name: str, string: str, spans: tuple[Span, ...]) -> tuple[str, tuple[Span, ...]]:
-    """The text with the canary's line before it, and its spans."""
-    line = f"{canary.prefix}{canary.code}. "
-    of_name = Span(len(_BEFORE), len(_BEFORE) + len(name), "NAME")
-    of_code = Span(len(canary.prefix), len(canary.prefix) + CODE_DIGITS, "CODE")
-    moved = (Span(span.start + len(line), span.end + len(line), span.kind) for span in spans)
-    return line + string, (of_name, of_code, *moved)
 
 
 def _unused_names(texts: Texts, n_sources: int) -> list[str]:

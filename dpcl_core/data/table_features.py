@@ -53,32 +53,6 @@ _DATE = re.compile(r"(\d{1,4})([-/.])(\d{1,2})\2(\d{1,4})(?:[T ](\d{1,2}):(\d{2}
 _ORDERS: Mapping[Writing, tuple[int, int, int]] = {"ymd": (0, 1, 2), "dmy": (2, 1, 0), "mdy": (2, 0, 1)}
 
 
-def planned(names: Sequence[str], public: Mapping[str, Column], declared: Sequence[Feature]) -> tuple[Feature, ...]:
-    """The features of a table: the declared ones or, where there are none, one for each column, by its public rows.
-
-    Args: names: the columns without a role, in the file's order; public: their columns in the test part. Raises BadInput for
-    a declared column that the file lacks, a column of lists, no column at all, or more than 20,000 values a row.
-    """
-    for feature in declared:
-        if feature.name not in names:
-            allowed = f"must be one of the columns {sheets.first_names(names)}"
-            raise BadInput(f"features.{feature.name}", "no such column", allowed)
-    features = tuple(
-        one if one.categories or one.is_text else replace(one, written=_writing(public[one.name], one.name) or "")
-        for one in declared
-    )
-    if not declared:
-        written = {name: _writing(public[name], name) for name in names}
-        features = tuple(Feature(name, is_text=how is None, written=how or "") for name, how in written.items())
-    if not features:
-        raise BadInput("features", "no columns", "must have a column beside those of label, source, person and time")
-    total = sum(width(feature, public[feature.name]) for feature in features)
-    if total > MAX_WIDTH:
-        allowed = f"must give at most {MAX_WIDTH:,} values a row: declare fewer features in the schema"
-        raise BadInput("features", f"{total:,} values", allowed)
-    return features
-
-
 def width(feature: Feature, public: Column) -> int:
     """The number of values of a feature: of one whose column has many words in the public rows, more."""
     if feature.low is not None:
@@ -310,7 +284,11 @@ def read_encoding(document: str) -> RowEncoding:
 
 
 def planned_columns(card: DatasetCard, public: Table, shown: str) -> RowEncoding:
-    """The encoding of a dataset's rows, by its schema and its public rows. Raises BadInput for columns of no use."""
+    """The encoding of a dataset's rows, by its schema and its public rows; where nothing is declared, of every column.
+
+    Raises BadInput for columns of no use: for a declared one that the file lacks, one of lists, no column at all, or more
+    than 20,000 values a row.
+    """
     names = [name for name in public.columns if name not in sheets.CANONICAL.values()]
     if card.kind == "embedding":
         held = (sheets.EMBEDDING_COLUMN,) if sheets.EMBEDDING_COLUMN in names else tuple(names)
@@ -326,9 +304,23 @@ def planned_columns(card: DatasetCard, public: Table, shown: str) -> RowEncoding
         if public[name].holds in _NO_FEATURES:
             allowed = "must hold words or numbers, or be left out of the file"
             raise BadInput(f"{card.name} column {name}", public[name].kind, allowed)
-    columns = {name: public[name] for name in names if public[name].holds not in _NO_FEATURES}
-    features = planned(names, columns, card.features)
-    widths = tuple(width(feature, columns[feature.name]) for feature in features)
+    for feature in card.features:
+        if feature.name not in names:
+            allowed = f"must be one of the columns {sheets.first_names(names)}"
+            raise BadInput(f"features.{feature.name}", "no such column", allowed)
+    features = tuple(
+        one if one.categories or one.is_text else replace(one, written=_writing(public[one.name], one.name) or "")
+        for one in card.features
+    )
+    if not features:  # one for each column
+        written = {name: _writing(public[name], name) for name in names}
+        features = tuple(Feature(name, is_text=how is None, written=how or "") for name, how in written.items())
+    if not features:
+        raise BadInput("features", "no columns", "must have a column beside those of label, source, person and time")
+    widths = tuple(width(feature, public[feature.name]) for feature in features)
+    if (total := sum(widths)) > MAX_WIDTH:
+        allowed = f"must give at most {MAX_WIDTH:,} values a row: declare fewer features in the schema"
+        raise BadInput("features", f"{total:,} values", allowed)
     return RowEncoding(features, widths, has_names=card.has_names)
 
 

@@ -256,7 +256,7 @@ class TextSheet(TableSheet):
     def __init__(self, parts: Sequence[Path], card: DatasetCard, *, is_private: bool) -> None:
         are_words = parts[0].suffix != ".parquet" or bool(card.roles) or card.is_own
         if not are_words:
-            with sheets.parquet_file(parts[0], sheets.shown_name(card, parts[0])) as file:
+            with sheets.parquet_file(parts[0], card) as file:
                 schema = file.schema_arrow
             are_words = LABEL_COLUMN in schema.names and columns.is_text(schema.field(LABEL_COLUMN).type)
         self._numbered = None if are_words else parquet.Sheet(parts, card, is_private=is_private)

@@ -194,7 +194,7 @@ def _of_lines(path: Path, card: DatasetCard) -> list[Tagged | BadInput]:
 
 def _of_parquet(path: Path, card: DatasetCard) -> list[Tagged | BadInput]:
     shown = sheets.shown_name(card, path)
-    with sheets.parquet_file(path, shown) as file:
+    with sheets.parquet_file(path, card) as file:
         schema: pa.Schema = file.schema_arrow
         tags_name = tags_column(schema.names) or TAGS_COLUMN
         names = sheets.declared_names(schema, tags_name)

@@ -63,18 +63,26 @@ class Understood:
 
 def understood(card: DatasetCard, data_files: files.DataFiles, outlined: outline.Outline) -> Understood:
     """What was understood of these files. Raises BadInput as reading them does."""
-    is_divided = not data_files.test
-    columns, undeclared, n_values = tuple[Column, ...](), tuple[str, ...](), 0
+    is_divided, columns, read_as, n_values = not data_files.test, list[Column](), dict[str, str](), 0
     assumed = [*_read_as(card, data_files, outlined, is_divided)]
     if card.kind in ("text", "table", "embedding") and not data_files.is_folder:
-        encoding = None
+        names = sheets.header(data_files.train[0], card)
+        called = {sheets.CANONICAL[role]: column for role, column in card.roles}
         if card.kind == "table":
             rows = tables.take_rows(data_files.test or data_files.train, outlined.test.rows, card, is_private=is_divided)
             encoding = table_features.planned_columns(card, rows, card.name)
             assumed += table_features.unread_cells(rows, encoding.features)
-        columns, undeclared, n_values = _columns(card, data_files, encoding)
+            n_values = sum(encoding.widths)
+            read_as = {one.name: described(one, n) for one, n in zip(encoding.features, encoding.widths, strict=True)}
+        elif card.kind == "embedding":
+            embedded = [EMBEDDING_COLUMN] if EMBEDDING_COLUMN in names else [name for name in names if name not in _ROLES]
+            read_as = dict.fromkeys(embedded, "numbers of an embedding, scaled to length 1")
+        for name in names:
+            use = _ROLES.get(name) or ("feature" if name in read_as else "unused")
+            columns.append(Column(called.get(name, name), use, read_as.get(name, "")))
+    undeclared = () if card.features or card.kind != "table" else tuple(read_as)
     assumed += _assumed(card, data_files, outlined, undeclared, is_divided)
-    return Understood(card.kind, columns, undeclared, n_values, tuple(assumed))
+    return Understood(card.kind, tuple(columns), undeclared, n_values, tuple(assumed))
 
 
 def understand(name: str) -> Understood:
@@ -107,27 +115,6 @@ def _read_as(card: DatasetCard, data_files: files.DataFiles, outlined: outline.O
         yield AS_READ
     if card.has_people and not is_divided:
         yield "Training rows of people who also stand in the public part are left out."
-
-
-def _columns(
-    card: DatasetCard, data_files: files.DataFiles, encoding: table_features.RowEncoding | None
-) -> tuple[tuple[Column, ...], tuple[str, ...], int]:
-    names = sheets.header(data_files.train[0], card)
-    called = {sheets.CANONICAL[role]: column for role, column in card.roles}
-    read_as: dict[str, str] = {}
-    n_values = 0
-    if encoding is not None:
-        read_as = {one.name: described(one, width) for one, width in zip(encoding.features, encoding.widths, strict=True)}
-        n_values = sum(encoding.widths)
-    elif card.kind == "embedding":
-        embedded = [EMBEDDING_COLUMN] if EMBEDDING_COLUMN in names else [name for name in names if name not in _ROLES]
-        read_as = dict.fromkeys(embedded, "numbers of an embedding, scaled to length 1")
-    columns = []
-    for name in names:
-        use = _ROLES.get(name) or ("feature" if name in read_as else "unused")
-        columns.append(Column(called.get(name, name), use, read_as.get(name, "")))
-    undeclared = () if card.features or card.kind != "table" else tuple(read_as)
-    return tuple(columns), undeclared, n_values
 
 
 def described(feature: Feature, width: int) -> str:

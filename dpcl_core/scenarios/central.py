@@ -299,11 +299,14 @@ def _blurry(settings: Blurry, table: Table, seed: int) -> TaskStream:
     ends = np.cumsum(cut(_POOL)) / _POOL
     arrives = np.searchsorted(ends, table.train.tossed(generator(seed, "blurry pool")), side="right")
     task_of = np.where(leaves, arrives, task_of)
-    tasks = tuple(
-        _blurred_task(settings, table, index, rows=np.flatnonzero(task_of == index), home=np.flatnonzero(home == index))
-        for index in range(settings.tasks)
-    )
-    return TaskStream(tasks, table.classes, recurrence="once", assumed=(BLURRY_BY_COIN,))
+    tasks = []
+    for index in range(settings.tasks):
+        at_home = np.flatnonzero(home == index)
+        train = table.train.take(np.flatnonzero(task_of == index))  # in file order: the place in a task carries nothing
+        test = table.test.take(np.flatnonzero(np.isin(table.test.labels, at_home)))
+        prior = np.unique(train.labels) if settings.reads_lists else at_home
+        tasks.append(Task(index, f"task {index + 1}", train, test, prior=tuple(prior.tolist())))
+    return TaskStream(tuple(tasks), table.classes, recurrence="once", assumed=(BLURRY_BY_COIN,))
 
 
 def _cut(settings: Blurry, seed: int) -> Cut:
@@ -317,13 +320,6 @@ def _cut(settings: Blurry, seed: int) -> Cut:
         return np.diff(places, prepend=0, append=n)
 
     return cut
-
-
-def _blurred_task(settings: Blurry, table: Table, index: int, *, rows: NDArray[np.int64], home: NDArray[np.int64]) -> Task:
-    train = table.train.take(rows)  # in file order: the position in a task carries no information
-    test = table.test.take(np.flatnonzero(np.isin(table.test.labels, home)))
-    prior = np.unique(train.labels) if settings.reads_lists else home
-    return Task(index, f"task {index + 1}", train, test, prior=tuple(prior.tolist()))
 
 
 # One class against the rest: each task asks whether an example is of one class; a test example comes with its task.

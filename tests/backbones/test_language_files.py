@@ -1,4 +1,4 @@
-"""Where language models come from: the bundle, a folder, the hub (a stand-in), and what is said where there is none."""
+"""Where language models come from, what is said where there is none, and what belongs together with them."""
 
 from __future__ import annotations
 
@@ -7,16 +7,19 @@ import os
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import huggingface_hub
 import pytest
 from huggingface_hub.errors import RepositoryNotFoundError
 
-from dpcl_core import paths
+from dpcl_core import checks, paths
 from dpcl_core.backbones import catalog, causal, extractor, packaged, plain_language, weights
 from dpcl_core.data import files
 from dpcl_core.errors import BadInput, DataMissing
+from dpcl_core.methods import catalog as methods
+from dpcl_core.methods.language.params import LanguageParams
 from tests.backbones import language_models
 from tests.support.tiers import quick
 from tests.support.waiting import PATIENCE_SECONDS
@@ -165,27 +168,24 @@ def test_a_model_of_the_hub_is_downloaded_without_pickles(tmp_path: Path, monkey
     assert not any(offline for _, _, offline in asked)
 
 
-def test_a_model_that_the_hub_does_not_know_gives_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    def unknown(*_: object, **__: object) -> str:
-        raise RepositoryNotFoundError.__new__(RepositoryNotFoundError)
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (RepositoryNotFoundError.__new__(RepositoryNotFoundError), r"^data\.backbone = hf:somebody/gpt2: must be the name"),
+        (ConnectionError("a long story\nin lines"), r"somebody--gpt2 .*did not give it \(ConnectionError\)$"),
+    ],
+)
+def test_a_download_that_fails_gives_one_sentence(error: Exception, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(*_: object, **__: object) -> str:
+        raise error
 
     monkeypatch.setattr(files, "is_reachable", lambda: True)
-    monkeypatch.setattr(huggingface_hub, "snapshot_download", unknown)
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", failing)
     for load in (plain_language.load_tokenizer, causal.load):
-        with pytest.raises(BadInput, match=r"^data\.backbone = hf:somebody/gpt2: must be the name of a model on") as caught:
+        with pytest.raises(BadInput, match=said) as caught:
             load(f"hf:{MODEL}")
+        assert isinstance(caught.value, DataMissing) == isinstance(error, ConnectionError)
         assert "\n" not in str(caught.value)
-
-
-def test_a_download_that_breaks_off_says_what_to_put_where(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(*_: object, **__: object) -> str:
-        raise ConnectionError("a long story\nin lines")
-
-    monkeypatch.setattr(files, "is_reachable", lambda: True)
-    monkeypatch.setattr(huggingface_hub, "snapshot_download", broken)
-    with pytest.raises(DataMissing, match=r"the hub did not give it|did not give it \(ConnectionError\)") as caught:
-        causal.load(f"hf:{MODEL}")
-    assert "\n" not in str(caught.value)
 
 
 def test_a_folder_without_a_tokenizer_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -200,3 +200,71 @@ def test_a_folder_without_a_tokenizer_is_refused(tmp_path: Path, monkeypatch: py
 def test_a_language_model_gives_no_features() -> None:
     with pytest.raises(BadInput, match="must be a backbone that gives features"):
         extractor.load("lm-tiny")
+
+
+# Texts, language models and methods that train them belong together; anything else is one sentence before a run starts.
+
+
+STAND_IN = "trains-texts"
+
+
+@pytest.fixture(autouse=True)
+def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A method that reads texts, whatever else the catalog holds."""
+    made = replace(methods.card("cosine"), name=STAND_IN, title="Stand-in", params=LanguageParams, refuses=lambda *_: None)
+    monkeypatch.setattr(methods, "CARDS", {**methods.CARDS, STAND_IN: made})
+
+
+@pytest.mark.parametrize(
+    ("method", "dataset", "backbone", "field", "named"),
+    [
+        ("cosine", "pii-synthetic", "pixels", "data.backbone", "st:NAME"),
+        ("cosine", "pii-synthetic", "lm-tiny", "data.backbone", "st:NAME"),
+        ("cosine", "digits", "lm-tiny", "data.backbone", "language model"),
+        *((STAND_IN, dataset, "lm-tiny", "data.dataset", "Stand-in trains") for dataset in ("digits", "har-wisdm")),
+        (STAND_IN, "digits", "pixels", "data.dataset", "texts"),
+        (STAND_IN, "pii-synthetic", "pixels", "data.backbone", "lm-tiny, smollm2 or hf:NAME"),
+        (STAND_IN, "pii-synthetic", "vit-cifar100", "data.backbone", "language model"),
+        (STAND_IN, "pii-synthetic", "hf:no such", "data.backbone", "hf:OWNER/NAME"),
+        (STAND_IN, "pii-synthetic", "hf:nobody/nothing", "data.backbone", "nobody--nothing"),
+        (STAND_IN, "pii-synthetic", "gpt2", "data.backbone", "hf:NAME"),
+    ],
+)
+def test_what_does_not_belong_together_is_refused(method: str, dataset: str, backbone: str, field: str, named: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        checks.check_run(checks.parse({"method": method, "data": {"dataset": dataset, "backbone": backbone}}))
+    assert caught.value.field == field
+    assert named in caught.value.allowed
+    assert "\n" not in str(caught.value)
+
+
+def test_texts_a_language_model_and_a_method_that_trains_it_pass() -> None:
+    raw = {"method": STAND_IN, "data": {"dataset": "pii-synthetic", "backbone": "lm-tiny"}}
+    checks.check_run(checks.parse({**raw, "scenario": {"kind": "source-incremental"}}))
+
+
+def test_texts_longer_than_the_model_can_look_back_are_refused() -> None:
+    raw = {"method": STAND_IN, "data": {"dataset": "pii-synthetic", "backbone": "lm-tiny"}, "params": {"length": 217}}
+    with pytest.raises(BadInput, match="at most 216") as caught:
+        checks.check_run(checks.parse(raw))
+    assert caught.value.field == "params.length"
+
+
+def test_the_card_says_how_far_the_bundled_model_looks_back() -> None:
+    card = catalog.card("lm-tiny")
+    assert card.context == packaged.bundled().shape.context
+    assert card.size_mb == pytest.approx(packaged.bundled().weights.stat().st_size / 1e6, abs=0.05)
+
+
+@pytest.mark.parametrize(
+    ("backbone", "dataset", "refused"),
+    [
+        *(("pixels", "pii-synthetic", True), ("convnext-cifar100", "ag_news", True)),
+        *(("lm-tiny", "digits", True), ("lm-tiny", "har-wisdm", True)),
+        *(("lm-tiny", "pii-synthetic", False), ("lm-tiny", "pecl-six", False)),
+    ],
+)
+def test_a_backbone_refuses_what_it_cannot_read(backbone: str, dataset: str, refused: bool) -> None:
+    sentence = catalog.refuses(catalog.card(backbone), dataset)
+    assert (sentence is not None) is refused
+    assert not refused or "text" in (sentence or "")

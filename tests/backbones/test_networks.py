@@ -1,19 +1,21 @@
-"""The bundled networks: built as promised, against their formulas, and the very weights their cards describe."""
+"""The bundled networks: built as promised, against their formulas, the weights their cards describe, their public axes."""
 
 from __future__ import annotations
 
 import json
 import math
 import shutil
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 from torch import nn
 
 from dpcl_core import paths
-from dpcl_core.backbones import bundled, extractor
+from dpcl_core.backbones import bundled, catalog, extractor
 from dpcl_core.backbones.networks import (
     PREPROCESSING,
     SIZE,
@@ -28,7 +30,11 @@ from dpcl_core.backbones.networks import (
 )
 from dpcl_core.data import rows as bundled_data
 from dpcl_core.data.dataset import Images
-from dpcl_core.errors import BadInput
+from dpcl_core.errors import BadInput, DataMissing
+from dpcl_core.privacy.ledger import Ledger
+from dpcl_core.privacy.mechanisms import noisy_class_sums
+from dpcl_core.privacy.noise import ReleaseNoise
+from dpcl_core.privacy.sums import unit_rows
 
 NAMES = ["convnext-cifar100", "convnext-cifar10", "vit-cifar100"]
 DIGITS = Images(bundled_data.digits()[0].take(np.arange(4)).content, (8, 8, 1))
@@ -74,13 +80,6 @@ def test_whitening_levels_the_loud_directions_and_keeps_the_quiet_ones_quiet() -
     assert white.mean(0).abs().max() < 1e-3
 
 
-def test_the_bundled_networks_carry_their_whitening() -> None:
-    for name in NAMES:
-        network = bundled.network(name)
-        assert network.centre.abs().max() > 0
-        assert not torch.equal(network.whitening, torch.eye(network.feature_dim))
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_examples_do_not_influence_one_another(name: str) -> None:
     network = bundled.network(name).eval()
@@ -108,26 +107,23 @@ def test_opacus_takes_the_network_with_every_parameter_trainable(shape: Shape | 
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_weights_are_the_ones_the_card_describes(name: str) -> None:
-    card = written(name)
-    opened = extractor.load(name)
-    assert card["preprocessing"] == PREPROCESSING
-    assert str(card["sha256"]) in opened.identity
-    assert card["n_parameters"] == sum(parameter.numel() for parameter in bundled.network(name).parameters())
-    found = np.concatenate(list(opened.batches(DIGITS)))
-    assert found.shape == (4, opened.feature_dim)
-    # Written with four decimals; float32 convolutions differ by less between machines.
-    np.testing.assert_allclose(found[:, :8], np.array(card["example_features"]), atol=2e-3)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_files_hold_half_precision_and_stay_small(name: str) -> None:
+def test_weights_are_the_ones_the_card_describes_whitened_in_half_precision_and_small(name: str) -> None:
     from safetensors import safe_open
 
+    card, opened, network = written(name), extractor.load(name), bundled.network(name)
+    assert card["preprocessing"] == PREPROCESSING
+    assert str(card["sha256"]) in opened.identity
+    assert card["n_parameters"] == sum(parameter.numel() for parameter in network.parameters())
+    assert network.centre.abs().max() > 0
+    assert not torch.equal(network.whitening, torch.eye(network.feature_dim))
     path = paths.assets_dir() / "backbones" / f"{name}.safetensors"
     with safe_open(path, "pt") as tensors:
         assert {tensors.get_tensor(key).dtype for key in tensors.keys()} == {torch.float16}  # noqa: SIM118
     assert path.stat().st_size < 6_000_000
+    found = np.concatenate(list(opened.batches(DIGITS)))
+    assert found.shape == (4, opened.feature_dim)
+    # Written with four decimals; float32 convolutions differ by less between machines.
+    np.testing.assert_allclose(found[:, :8], np.array(card["example_features"]), atol=2e-3)
 
 
 @pytest.mark.parametrize("damage", ["flipped", "cut", "empty"])
@@ -195,3 +191,96 @@ def test_pictures_do_not_influence_one_another_in_a_transformer() -> None:
     images = torch.randn(5, 3, 32, 32, generator=torch.Generator().manual_seed(0)).double()
     alone = torch.cat([network(image[None]) for image in images])
     torch.testing.assert_close(network(images), alone, rtol=0, atol=1e-11)
+
+
+# Public axes: constants, the same for every run, and a row's coordinates are a function of that row alone.
+
+
+LITE0 = catalog.card("lite0")
+
+
+@pytest.mark.parametrize("public", LITE0.axes)
+def test_axes_are_orthogonal_directions_in_order_of_falling_variance(public: str) -> None:
+    found = bundled.load("lite0", public)
+    assert found.centre.shape == (1280,)
+    lengths = np.linalg.norm(found.directions.astype(np.float64), axis=0)
+    assert (np.diff(lengths) > -1e-3 * lengths[1:]).all(), "variance to the power -1/4 rises as the variance falls"
+    cosines = (found.directions / lengths).T.astype(np.float64) @ (found.directions / lengths)
+    # A direction has 1,280 numbers in half precision, each wrong by at most 2^-11 of itself: cosines by at most 2^-10.
+    np.testing.assert_allclose(cosines, np.eye(len(cosines)), atol=2.0**-10)
+
+
+def rows_beside_the_axes(found: bundled.Axes, n: int) -> NDArray[np.float32]:
+    """Features [n, K] that lie far from the centre in directions that these axes leave out: their coordinates cancel."""
+    span, _ = np.linalg.qr(found.directions.astype(np.float64))
+    away = np.random.default_rng(1).standard_normal((n, len(found.centre)))
+    away -= (away @ span) @ span.T
+    features: NDArray[np.float32] = (found.centre + 20 * away / np.abs(away).max(axis=1, keepdims=True)).astype(np.float32)
+    return features
+
+
+def test_coordinates_are_products_with_the_centred_features() -> None:
+    found = bundled.load("lite0", "cifar100")
+    rows = np.random.default_rng(0).normal(size=(300, 1280)).astype(np.float32)
+    expected = (rows.astype(np.float64) - found.centre) @ found.directions
+    coordinates = found.along(rows)
+    assert coordinates.dtype == np.float32
+    np.testing.assert_allclose(coordinates, expected, rtol=0, atol=1e-4 * np.abs(expected).max())
+    np.testing.assert_array_equal(found.first(48).along(rows), coordinates[:, :48])
+
+
+@pytest.mark.parametrize("n_axes", [48, 128])
+def test_a_row_does_not_depend_on_the_rows_beside_it(n_axes: int) -> None:
+    found = bundled.load("lite0", "cifar100").first(n_axes)
+    rows = rows_beside_the_axes(found, 520)
+    together = found.along(rows)
+    for place in (0, 1, 3, 101, 102, 103, 255, 256, 257, 515):
+        np.testing.assert_array_equal(found.along(np.delete(rows, place, axis=0)), np.delete(together, place, axis=0))
+        more = np.insert(rows, place, [[1e6], [-1e-6], [np.nan]], axis=0)
+        np.testing.assert_array_equal(np.delete(found.along(more), range(place, place + 3), axis=0), together)
+        np.testing.assert_array_equal(found.along(rows[place : place + 1])[0], together[place])
+    order = np.random.default_rng(2).permutation(len(rows))
+    np.testing.assert_array_equal(found.along(rows[order]), together[order])
+    np.testing.assert_array_equal(found.along(np.asfortranarray(rows)), together)
+
+
+@pytest.mark.parametrize("place", [0, 100, 256, 500])
+def test_class_sums_of_neighbours_differ_by_one_row_alone(place: int) -> None:
+    """The clean sums differ by exactly the person's row, no longer than 1, though the others' coordinates cancel."""
+    found = bundled.load("lite0", "cifar100").first(128)
+    people, person = rows_beside_the_axes(found, 500), np.full((1, 1280), 0.5, np.float32)
+
+    def clean(features: NDArray[np.float32]) -> NDArray[np.float64]:
+        labels, book = np.zeros(len(features), np.int64), Ledger(1e-5, "add-remove", "once")
+        sums = noisy_class_sums(found.along(features), labels, [0], 1, [0.0], [ReleaseNoise()], [book], task=0)
+        return sums[0, 0]
+
+    difference = clean(np.insert(people, place, person, axis=0)) - clean(people)
+    np.testing.assert_array_equal(difference, unit_rows(found.along(person))[0])
+    assert sum(Fraction(number) ** 2 for number in difference.tolist()) <= 1
+
+
+@pytest.mark.parametrize(
+    ("dataset", "public"),
+    [("mnist", "cifar100"), ("cifar10", "cifar100"), ("cifar100", "cifar10"), ("own:mine", "cifar100")],
+)
+def test_data_are_never_seen_along_axes_of_their_own(dataset: str, public: str) -> None:
+    assert bundled.public_part(LITE0, dataset) == public
+
+
+def test_members_of_a_combined_dataset_count_as_seen() -> None:
+    for name in ("5-datasets", "5-datasets-mnist-m", "cifar10-100"):
+        try:
+            members = {member.name for member in bundled.datasets.members(bundled.datasets.card(name))}
+        except ValueError:
+            continue
+        assert bundled.public_part(LITE0, name) not in members
+
+
+def test_network_without_axes_has_none() -> None:
+    assert bundled.public_part(catalog.card("pixels"), "mnist") is None
+
+
+def test_missing_axes_name_their_script() -> None:
+    with pytest.raises(DataMissing, match=r"scripts/make_axes\.py"):
+        bundled.load("lite0", "mnist")

@@ -134,9 +134,7 @@ def test_another_file_and_a_damaged_download_leave_nothing(
     assert packaged.size("tiny") == 0
 
 
-def test_failing_conversion_leaves_no_half_network(
-    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_failing_conversion_leaves_no_half_network(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def convert(file: Path, folder: Path) -> None:
         (folder / "net.bin").write_bytes(b"half")
         raise OSError(28, "No space left on device")

@@ -1,12 +1,20 @@
-"""The catalog: cards that add up, sentences that say what to put where, names that reach nothing outside."""
+"""The catalog: cards that add up, sentences that say what to put where, names that reach nothing outside, downloads."""
 
 from __future__ import annotations
 
+import errno
+import http.client
 import subprocess
 import sys
+import threading
+import time
+import urllib.error
+import urllib.request
 from dataclasses import replace
 from pathlib import Path
+from typing import NoReturn
 
+import huggingface_hub
 import numpy as np
 import pytest
 from hypothesis import given
@@ -15,9 +23,11 @@ from hypothesis import strategies as st
 from dpcl_core.data import catalog, files
 from dpcl_core.data.card import CARDS, Caps, DatasetCard
 from dpcl_core.data.catalog import Sizes, members, truthful_title
+from dpcl_core.data.load import load_dataset
 from dpcl_core.errors import BadInput, DataMissing
 from dpcl_core.spec import DataSpec
-from tests.data.making import write, write_images, write_pair
+from tests.data.making import picture, write, write_images, write_pair
+from tests.support.waiting import NEVER_SECONDS
 
 FIVE = ("mnist", "svhn", "notmnist", "fashion-mnist", "cifar10")
 
@@ -33,6 +43,9 @@ def test_every_card_adds_up(card: DatasetCard) -> None:
     assert not card.is_balanced or card.n_train % card.n_classes == card.n_test % card.n_classes == 0
     assert card.hub or card.members or card.kind != "image" or card.name == catalog.BUNDLED
     assert "-" not in card.folder
+    sizes = Sizes.published(card)
+    assert sizes.totals == (card.n_train, card.n_test)
+    assert np.ptp(sizes.train) <= 1
 
 
 def test_the_combined_sets_are_their_members() -> None:
@@ -191,6 +204,9 @@ _TITLES = [
     ("pacs", even(100, 10, 7), "PACS (stands in for ImageNet-R; subset: 700 training and 70 test images of 9,991)"),
     ("imagenet-r", even(119, 31, 200), "ImageNet-R"),  # divided by us: 30,000 in all, whatever the two counts
     ("own:cats", even(5, 2, 3), "cats (own data)"),
+    # An uneven subset of a balanced set is told in totals.
+    ("cifar100", Sizes(np.repeat([500, 499], [99, 1]), np.full(100, 100)),
+     "CIFAR-100 (subset: 49,999 of 50,000 training and all 10,000 test images)"),
 ]
 
 
@@ -201,13 +217,6 @@ def test_titles(name: str, sizes: Sizes, expected: str) -> None:
     assert found.startswith(card.title)
     assert found.removesuffix(")").endswith(expected.removesuffix(")"))
     assert ("(" in found) == (expected != card.title)
-
-
-def test_an_uneven_subset_of_a_balanced_set_is_told_in_totals() -> None:
-    sizes = even(500, 100, 100)
-    sizes.train[3] = 499
-    expected = "CIFAR-100 (subset: 49,999 of 50,000 training and all 10,000 test images)"
-    assert truthful_title(catalog.card("cifar100"), [catalog.card("cifar100")], [sizes], [sizes]) == expected
 
 
 def test_a_combined_set_says_so_when_one_member_is_short() -> None:
@@ -231,16 +240,131 @@ def test_a_subset_never_has_the_full_sets_name(name: str, n_train: int, n_test: 
         assert not dataset.stands_in_for or f"stands in for {dataset.stands_in_for}" in found
 
 
-@pytest.mark.parametrize("dataset", CARDS.values(), ids=lambda dataset: dataset.name)
-def test_published_sizes_add_up(dataset: DatasetCard) -> None:
-    sizes = Sizes.published(dataset)
-    assert sizes.totals == (dataset.n_train, dataset.n_test)
-    assert np.ptp(sizes.train) <= 1
-
-
 def test_tagged_words_have_entity_f1_and_everything_else_accuracy() -> None:
     scores = {name: catalog.score(name) for name in CARDS}
     assert {name for name, score in scores.items() if score == "entity F1"} == {
         name for name, card in CARDS.items() if card.kind == "tagged"
     } != set()
     assert {catalog.score("own:gone"), catalog.score("nobody knows this one")} == {"accuracy"} < set(scores.values())
+
+
+# Downloads: whole or not at all, found again without asking, and one sentence where there is none.
+
+
+SVHN = DataSpec(dataset="svhn")
+
+
+@pytest.fixture
+def online(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A hub that is reachable and has SVHN in two training pieces, beside other files."""
+
+    def download(repository: str, *, repo_type: str, allow_patterns: list[str], local_dir: Path) -> None:
+        assert (repository, repo_type) == ("ufldl-stanford/svhn", "dataset")
+        assert allow_patterns == ["cropped_digits/train-*.parquet", "cropped_digits/test-*.parquet"]
+        folder = Path(local_dir) / "cropped_digits"
+        for piece in (0, 1):
+            images = [{"bytes": picture(10 * piece + i), "path": None} for i in range(10)]
+            write(folder, f"train-0000{piece}-of-00002-abc", image=images, label=range(10))
+        write(folder, "test-00000-of-00001", image=[picture()] * 10, label=range(10))
+        write(Path(local_dir) / "full_numbers", "train-00000-of-00001", image=[b"no"], label=[0])
+
+    monkeypatch.setattr(files, "is_reachable", lambda: True)
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
+    return data_dir.parent / "home" / "hub"
+
+
+def test_a_download_is_put_into_the_cache_and_found_again(online: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = load_dataset(SVHN)
+    assert found.train.labels.tolist() == [*range(10), *range(10)]
+    assert found.title == "SVHN (subset: 20 of 73,257 training and 10 of 26,032 test images)"
+    assert [int(batch[0, 0, 0, 0]) for batch in found.train.images.batches(4, 1, 1)] == list(range(20))
+    names = ["test-00000-of-00001.parquet", "train-00000-of-00002.parquet", "train-00001-of-00002.parquet"]
+    assert sorted(path.name for path in (online / "svhn").iterdir()) == names
+    assert [path.name for path in online.iterdir()] == ["svhn"]
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", None)
+    monkeypatch.setattr(files, "is_reachable", lambda: False)
+    assert len(load_dataset(SVHN).train) == 20
+    assert catalog.available(catalog.card("svhn")) is None
+
+
+@pytest.mark.parametrize("is_lost", [True, False])
+def test_a_download_without_the_files_leaves_nothing(is_lost: bool, online: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object, local_dir: Path, **__: object) -> None:
+        write(Path(local_dir) / "cropped_digits", "other", image=[b"x"], label=[0])
+        if is_lost:
+            raise ConnectionError("lost")
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", broken)
+    with pytest.raises(DataMissing, match=rf"did not give it \({'ConnectionError' if is_lost else 'FileNotFoundError'}\)$"):
+        load_dataset(SVHN)
+    assert list(online.iterdir()) == []
+
+
+def test_a_full_disk_stays_a_full_disk(online: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> NoReturn:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", full)
+    with pytest.raises(OSError, match="No space left"):
+        load_dataset(SVHN)
+
+
+def test_two_downloads_at_once_both_succeed(online: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ours = huggingface_hub.snapshot_download
+
+    def slower(*args: object, **settings: object) -> None:
+        ours(*args, **settings)  # type: ignore[arg-type]
+        write(online / "svhn", "train", image=[picture()] * 10, label=range(10))
+        write(online / "svhn", "test", image=[picture()] * 10, label=range(10))
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", slower)
+    assert len(load_dataset(SVHN).train) == 10
+    assert [path.name for path in online.iterdir()] == ["svhn"]
+
+
+def test_offline_nothing_is_asked(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "_answers", lambda _: pytest.fail("asked the network although HF_HUB_OFFLINE is set"))
+    with pytest.raises(DataMissing, match="it is not on this computer, and the Hugging Face hub cannot be reached"):
+        load_dataset(SVHN)
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+    files._answers.cache_clear()
+    yield  # type: ignore[misc]
+    files._answers.cache_clear()
+
+
+@pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        (urllib.error.HTTPError("", 405, "", {}, None), True),  # type: ignore[arg-type]
+        (urllib.error.URLError("no such host"), False),
+        (TimeoutError(), False),
+        (http.client.BadStatusLine("SSH-2.0-nothing"), False),
+    ],
+)
+def test_what_counts_as_an_answer(answer: Exception, expected: bool, asked: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    def reply(*_: object, **__: object) -> NoReturn:
+        raise answer
+
+    monkeypatch.setattr(urllib.request, "urlopen", reply)
+    assert files.is_reachable() is expected
+
+
+def test_a_silent_network_costs_one_second_once(asked: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    asks, never = list[int](), threading.Event()
+
+    def slow(*_: object, **__: object) -> NoReturn:
+        asks.append(1)
+        never.wait(NEVER_SECONDS)
+        raise OSError("timed out")
+
+    monkeypatch.setattr(urllib.request, "urlopen", slow)
+    monkeypatch.setattr(time, "monotonic", lambda: 1e6)
+    assert not files.is_reachable()  # though no answer has come
+    assert not files.is_reachable()
+    never.set()
+    assert asks == [1]

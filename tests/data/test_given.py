@@ -311,19 +311,16 @@ def test_what_types_and_shapes_show_is_refused(data: object, field: str) -> None
 
 
 def test_what_is_said_of_data_needs_data() -> None:
-    with pytest.raises(BadInput) as refused:
-        dpcl.run("digits-cosine", person="user")
-    assert refused.value.field == "person"
-    with pytest.raises(BadInput) as refused:
-        dpcl.run("digits-cosine", data=frame(), target="kind")
-    assert refused.value.field == "data"
-    with pytest.raises(BadInput) as refused:
-        dpcl.run(data=frame())
-    assert refused.value.field == "target"
     kept = dpcl.run(data=frame(), target="kind", epsilons=[1.0], seeds=[0])
-    with pytest.raises(BadInput) as refused:
-        dpcl.run(kept.spec, here=True)
-    assert refused.value.field == "here"
+    for field, ask in (
+        ("person", lambda: dpcl.run("digits-cosine", person="user")),
+        ("data", lambda: dpcl.run("digits-cosine", data=frame(), target="kind")),
+        ("target", lambda: dpcl.run(data=frame())),
+        ("here", lambda: dpcl.run(kept.spec, here=True)),
+    ):
+        with pytest.raises(BadInput) as refused:
+            ask()
+        assert refused.value.field == field
 
 
 def test_of_a_run_here_stays_what_it_spent_and_nothing_else(home: Path) -> None:

@@ -20,10 +20,14 @@ from tests.data.making import picture
 RANDOM = np.random.default_rng(5).integers(0, 256, size=(5, 6, 4, 3), dtype=np.uint8)
 
 
-def encoded(pixels: np.ndarray, kind: str = "PNG") -> bytes:
+def saved(image: Image.Image | np.ndarray, kind: str = "PNG", **settings: object) -> bytes:
     file = io.BytesIO()
-    Image.fromarray(pixels.squeeze()).save(file, kind, **({"lossless": True} if kind == "WEBP" else {}))
+    (image if isinstance(image, Image.Image) else Image.fromarray(image)).save(file, kind, **settings)
     return file.getvalue()
+
+
+def encoded(pixels: np.ndarray, kind: str = "PNG") -> bytes:
+    return saved(pixels.squeeze(), kind, **({"lossless": True} if kind == "WEBP" else {}))
 
 
 def header_only(width: int, height: int) -> bytes:
@@ -127,23 +131,21 @@ def test_a_photograph_above_4096_pixels_a_side_is_shrunk_and_not_black(kind: str
 def test_photographs_are_turned_as_their_tag_says(tag: int, turned: int) -> None:
     """A phone writes the pixels as its sensor lies; the tag says by how many quarters they are to be turned."""
     upright = np.tile(np.array([[0, 0, 255, 255]], np.uint8), (6, 1))
-    stored, exif, file = Image.fromarray(np.rot90(upright, turned).copy()), Image.Exif(), io.BytesIO()
+    stored, exif = np.rot90(upright, turned).copy(), Image.Exif()
     exif[0x0112] = tag
-    stored.save(file, "PNG", exif=exif)
-    np.testing.assert_array_equal(np.asarray(open_image(file.getvalue(), "image 0")), upright)
+    np.testing.assert_array_equal(np.asarray(open_image(saved(stored, exif=exif), "image 0")), upright)
 
 
 @pytest.mark.parametrize("mode", ["CMYK", "P", "I;16", "RGBA", "L", "1"])
 def test_pictures_of_every_mode_keep_their_light(mode: str) -> None:
-    file, plain = io.BytesIO(), Image.fromarray(np.full((5, 4, 3), 128, np.uint8))
+    plain = Image.fromarray(np.full((5, 4, 3), 128, np.uint8))
     if mode == "I;16":
         plain = Image.fromarray(np.full((5, 4), 128 << 8, np.uint16))
     elif mode == "1":
         plain = Image.fromarray(np.full((5, 4), 255, np.uint8)).convert("1")
     else:
         plain = plain.convert(mode)
-    plain.save(file, "TIFF" if mode == "CMYK" else "PNG")
-    found = next(Images([file.getvalue()], None).batches(4, 3, 1))
+    found = next(Images([saved(plain, "TIFF" if mode == "CMYK" else "PNG")], None).batches(4, 3, 1))
     assert abs(float(found.mean()) - (255 if mode == "1" else 128)) <= 2, "a palette and CMYK round by up to 2"
 
 
@@ -152,22 +154,18 @@ def test_the_largest_allowed_image_passes() -> None:
 
 
 def test_sixteen_bits_are_scaled_not_clipped() -> None:
-    file = io.BytesIO()
-    Image.fromarray(np.array([[0, 255, 256, 32768, 65535]], dtype=np.uint16)).save(file, "PNG")
-    assert np.asarray(open_image(file.getvalue(), "image 0"))[0].tolist() == [0, 0, 1, 128, 255]
+    content = saved(np.array([[0, 255, 256, 32768, 65535]], dtype=np.uint16))
+    assert np.asarray(open_image(content, "image 0"))[0].tolist() == [0, 0, 1, 128, 255]
 
 
 def test_floating_point_pictures_are_refused() -> None:
-    file = io.BytesIO()
-    Image.fromarray(np.zeros((2, 2), dtype=np.float32)).save(file, "TIFF")
     with pytest.raises(BadInput, match="must have 8 or 16 bits a channel"):
-        open_image(file.getvalue(), "image 0")
+        open_image(saved(np.zeros((2, 2), dtype=np.float32), "TIFF"), "image 0")
 
 
 def test_transparent_pixels_are_white_whatever_lies_under_them() -> None:
-    file = io.BytesIO()
-    Image.fromarray(np.array([[[9, 9, 9, 0], [10, 20, 30, 255]]], dtype=np.uint8)).save(file, "PNG")
-    assert np.asarray(open_image(file.getvalue(), "image 0"))[0].tolist() == [[255, 255, 255], [10, 20, 30]]
+    content = saved(np.array([[[9, 9, 9, 0], [10, 20, 30, 255]]], dtype=np.uint8))
+    assert np.asarray(open_image(content, "image 0"))[0].tolist() == [[255, 255, 255], [10, 20, 30]]
 
 
 def long_transparency() -> bytes:
@@ -179,9 +177,7 @@ def long_transparency() -> bytes:
 
 def in_lab() -> bytes:
     """A TIFF in the colour space LAB, which Pillow does not convert to grey."""
-    file = io.BytesIO()
-    Image.new("LAB", (16, 16)).save(file, "TIFF")
-    return file.getvalue()
+    return saved(Image.new("LAB", (16, 16)), "TIFF")
 
 
 @pytest.mark.parametrize(("odd", "channels"), [(long_transparency(), 1), (long_transparency(), 3), (in_lab(), 1)])
@@ -211,11 +207,8 @@ TAIL = b"\xff\xd9IEND\x3b" + bytes(100_000)
 
 
 def written(kind: str, **settings: object) -> bytes:
-    image, file = Image.fromarray(PIXELS), io.BytesIO()
-    if kind == "GIF":
-        image = image.quantize()
-    image.save(file, kind, **settings)
-    return file.getvalue()
+    image = Image.fromarray(PIXELS)
+    return saved(image.quantize() if kind == "GIF" else image, kind, **settings)
 
 
 WITH_THUMBNAIL = Image.Exif()

@@ -136,10 +136,7 @@ def test_reading_takes_little_more_than_the_values(data_dir: Path, monkeypatch: 
     assert n_bytes < peak < 1.8 * n_bytes
 
 
-def test_values_are_their_own_features_and_no_file_keeps_a_second_copy(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("DPCL_HOME", str(tmp_path))
+def test_values_are_their_own_features_and_no_file_keeps_a_second_copy(home: Path) -> None:
     values = rows()[0]
     found = extractor.features("pixels", Vectors(values))
     assert np.shares_memory(found, values)

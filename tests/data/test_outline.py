@@ -47,7 +47,7 @@ def test_coins_are_uniform_and_purposes_share_none() -> None:
 
 
 def test_the_digits_are_divided_as_their_card_says(data_dir: Path) -> None:
-    found = outline(catalog.card("digits"), None)
+    found = outline(catalog.card("digits"), files.find(catalog.card("digits")))
     assert sorted([*found.train.rows, *found.test.rows]) == list(range(1797))
     assert (len(found.train.rows), len(found.test.rows)) == (1347, 450)
 
@@ -90,7 +90,7 @@ def tossed_to_train(text: str) -> bool:
 
 
 def digits() -> Outline:
-    return outline(catalog.card("digits"), None)
+    return outline(catalog.card("digits"), files.find(catalog.card("digits")))
 
 
 def test_a_subset_keeps_about_so_many_of_each_class() -> None:

@@ -249,10 +249,7 @@ def test_the_companion_has_sentences_in_common_with_the_corpus_and_others_of_its
 @pytest.mark.parametrize(
     ("name", "cap"), [("pii-synthetic", None), ("pii-synthetic", 60), ("pii-synthetic", 7), ("pii-synthetic-tiny", None)]
 )
-def test_a_canary_is_in_as_many_loaded_texts_as_it_says(
-    name: str, cap: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("DPCL_HOME", str(tmp_path))
+def test_a_canary_is_in_as_many_loaded_texts_as_it_says(name: str, cap: int | None, home: Path) -> None:
     found = load.load_dataset(DataSpec(dataset=name, train_per_class=cap))
     texts = texts_of(found.train)
     for canary in found.canaries:

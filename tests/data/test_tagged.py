@@ -188,10 +188,6 @@ def labels(*written: str) -> np.ndarray:
     return np.array([PLACE[tag] for tag in written], dtype=np.int64)
 
 
-def test_tags_come_in_pairs_behind_o() -> None:
-    assert BIO == ("O", "B-PER", "I-PER", "B-ORG", "I-ORG")
-
-
 def test_an_inside_tag_follows_its_own_type_alone() -> None:
     allowed = texts.may_follow(BIO)
     assert allowed.shape == (6, 5)

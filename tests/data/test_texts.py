@@ -78,12 +78,6 @@ def test_labels_that_are_numbers_keep_their_order(data_dir: Path) -> None:
     assert read().classes == ("2", "9", "10")
 
 
-def test_a_domain_column_makes_tasks(data_dir: Path) -> None:
-    content = "text,label,domain\na,x,home\nb,y,home\nc,x,work\nd,y,work\n"
-    put(data_dir, train=content, test=content)
-    assert [source.name for source in read().sources] == ["home", "work"]
-
-
 @pytest.mark.parametrize(
     "text", ["🙂👩‍👩‍👧 ünï", "שלום עולם مرحبا", "x" * 100_000, "word " * 20_000, "\ufeffmark", " edge ", "=1+1"]
 )
@@ -251,9 +245,10 @@ def test_a_preview_deals_out_the_corpus_in_the_order_given(data_dir: Path) -> No
     assert found.counts.sum(axis=1).tolist() == [160, 160]
 
 
-def test_a_preview_of_own_texts_shows_their_plan_alone(data_dir: Path) -> None:
+def test_a_domain_column_makes_tasks_and_a_preview_of_own_texts_shows_their_plan_alone(data_dir: Path) -> None:
     content = "text,label,domain\na,x,home\nb,y,home\nc,x,work\nd,y,work\n"
     put(data_dir, train=content, test=content)
+    assert [source.name for source in read().sources] == ["home", "work"]
     found = preview(DataSpec(dataset=MINE), SourceIncremental(), seed=0)
     assert found.counts is None
 

@@ -89,10 +89,7 @@ def played(spec: RunSpec) -> tuple[list[dict[str, object]], Learner]:
 
 
 @pytest.mark.parametrize("method", quick(1, ["cosine", "peft-ensemble", "non-cl"]))
-def test_a_label_that_many_have_is_released_though_nobody_declared_it(
-    method: str,
-    data_dir: Path,
-) -> None:
+def test_a_label_that_many_have_is_released_though_nobody_declared_it(method: str, data_dir: Path) -> None:
     """Of 300 people at epsilon 0.8 a label is named with chance 1; one of 2 people with chance 1e-4 at most."""
     spec = asked(method)
     (cell,) = spec.cells()
@@ -117,11 +114,7 @@ def nothing() -> Examples:
 
 @pytest.mark.parametrize("method", quick(1, ["cosine", "peft-ensemble", "non-cl"]))
 @pytest.mark.parametrize("extra", [[77], [5, 77, 2**40], [-1, -(2**40)]])
-def test_a_label_that_is_not_released_changes_nothing_at_all(
-    method: str,
-    extra: list[int],
-    data_dir: Path,
-) -> None:
+def test_a_label_that_is_not_released_changes_nothing_at_all(method: str, extra: list[int], data_dir: Path) -> None:
     """Under seeded noise accuracies and all else are the same numbers; none of the chances to name it is above 1e-4."""
     own(data_dir, [])
     before, _ = played(asked(method))

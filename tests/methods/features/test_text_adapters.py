@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from dpcl_core import checks, engine
-from dpcl_core.backbones import adaptable, catalog, encoders, extractor, text_networks
+from dpcl_core.backbones import adaptable, catalog, encoders, extractor
 from dpcl_core.backbones.extractor import result_of
 from dpcl_core.data import catalog as datasets
 from dpcl_core.data.dataset import Images
@@ -34,7 +34,7 @@ TEXTS = (
 LABELS = np.array([0, 1, 2, 3, 0, 1, 2, 3])
 
 
-def small_bert() -> text_networks.Bert:
+def small_bert() -> adaptable.Bert:
     """Three blocks of BERT with twelve heads of two numbers, and random weights."""
     generator = torch.Generator().manual_seed(3)
     width, weights = 24, {}
@@ -50,7 +50,7 @@ def small_bert() -> text_networks.Bert:
         weights[f"{name}.bias"] = 0.1 * torch.randn(shape[:1], generator=generator)
     for part, size in (("word", 300), ("position", 512), ("token_type", 2)):
         weights[f"embeddings.{part}_embeddings.weight"] = torch.randn(size, width, generator=generator)
-    return text_networks.Bert(weights)
+    return adaptable.Bert(weights)
 
 
 class Letters:
@@ -116,7 +116,7 @@ def test_clipping_one_layer_after_the_other_is_found(network: adaptable.Network,
 
 def test_what_is_kept_of_a_text_depends_on_that_text_alone(network: adaptable.Network) -> None:
     together = kept(network)
-    assert together.shape[1] == text_networks.PIECES
+    assert together.shape[1] == adaptable.PIECES
     for place in (0, 1, 4):
         np.testing.assert_array_equal(kept(network, TEXTS[place : place + 1]), together[[place]])
         np.testing.assert_array_equal(kept(network, TEXTS[::-1])[-1 - place], together[place])
@@ -142,7 +142,7 @@ def test_an_empty_text_has_a_gradient_and_a_finite_one(network: adaptable.Networ
 def test_lora_changes_the_attention_of_the_last_blocks() -> None:
     names = adapters.targets(_tiny().features)
     assert {name.rpartition(".")[2] for name in names} == {"c_attn"}
-    assert len(names) == text_networks.BLOCKS
+    assert len(names) == adaptable.BLOCKS
 
 
 def test_states_above_the_cut_are_the_language_model_s_own() -> None:

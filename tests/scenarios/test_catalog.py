@@ -1,0 +1,243 @@
+"""Scenarios by name: settings that do not fit are refused with field and mend, chance, numbers of their own."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dpcl_core.data.dataset import Form
+from dpcl_core.data.load import load_dataset
+from dpcl_core.errors import BadInput
+from dpcl_core.scenarios import catalog, central
+from dpcl_core.scenarios.catalog import ClassIncremental, Permuted, SourceIncremental, chance, n_tested
+from dpcl_core.scenarios.central import open_stream
+from dpcl_core.scenarios.stream import Examples, Table, Task, TaskStream, generator
+from dpcl_core.spec import DataSpec
+from tests.scenarios.making import examples, five, table
+
+TEN = replace(five(40), n_people=400)  # classes of the sources A to E
+BARE = table([label for label in range(10) for _ in range(40)], range(10), 10)
+BY_DOMAIN = {"protocol": "domain-incremental", "clients": 8}
+LISTS = (0, 1, 2, 3)
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings", "field", "mend"),
+    [
+        *(
+            (kind, {"tasks": 11}, "scenario.tasks", {"scenario.tasks": 10})
+            for kind in ("class-incremental", "split", "i-blurry", "si-blurry", "federated")
+        ),
+        ("class-incremental", {"tasks": 11, "classes_per_task": 1}, "scenario.tasks", {"scenario.tasks": 10}),
+        ("class-incremental", {"tasks": 6, "classes_per_task": 2}, "scenario.tasks", {"scenario.tasks": 5}),
+        ("class-incremental", {"tasks": 1, "classes_per_task": 11}, "scenario.classes_per_task", {}),
+        ("class-incremental", {"tasks": 3}, "scenario.tasks", {"scenario.tasks": 2}),
+        *(
+            ("split", {"tasks": tasks, "order": order}, "scenario.order", {})
+            for tasks, order in ((2, (1, 1)), (1, (0,)), (5, (5, 3)), (2, ()))
+        ),
+        *(("source-incremental", {"order": order}, "scenario.order", {}) for order in (("A", "F"), ("A", "B", "A"), ())),
+        ("permuted", {"tasks": 2, "permutations": (LISTS,)}, "scenario.permutations", {}),
+        ("permuted", {"tasks": 2, "permutations": (LISTS, (0, 1, 1, 3))}, "scenario.permutations of task 2", {}),
+        ("permuted", {"tasks": 2, "permutations": ((1, 2, 3, 4), LISTS)}, "scenario.permutations of task 1", {}),
+        ("permuted", {"tasks": 2, "permutations": ((0, -1, 2, 3), LISTS)}, "scenario.permutations of task 1", {}),
+        ("federated", {"tasks": 3}, "scenario.tasks", {}),
+        ("federated", {"order": ("c1", "c1")}, "scenario.order", {}),
+        ("federated", {"order": ()}, "scenario.order", {}),
+        ("federated", {"partition": "domain", "clients": 2}, "scenario.clients", {"scenario.clients": 5}),
+        ("federated", {**BY_DOMAIN, "order": ("A", "z")}, "scenario.order", {}),
+        ("federated", {**BY_DOMAIN, "tasks": 6}, "scenario.tasks", {"scenario.tasks": 5}),
+    ],
+)
+def test_settings_that_do_not_fit(kind: str, settings: dict[str, Any], field: str, mend: dict[str, object]) -> None:
+    chosen = catalog.card(kind).settings(**settings)
+    for refuse in (lambda: catalog.number_of_tasks(chosen, 10, tuple("ABCDE")), lambda: catalog.open_stream(chosen, TEN, 0)):
+        with pytest.raises(BadInput) as caught:
+            refuse()
+        assert (caught.value.field, caught.value.fix) == (field, mend)
+        assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings", "field", "mend"),
+    [
+        ("source-incremental", {}, "scenario.kind", {"scenario": {"kind": "class-incremental"}}),
+        ("federated", BY_DOMAIN, "scenario.protocol", {"scenario.protocol": "class-incremental"}),
+        ("federated", {"partition": "domain"}, "scenario.partition", {"scenario.partition": "dirichlet"}),
+    ],
+)
+def test_a_dataset_without_sources(kind: str, settings: dict[str, Any], field: str, mend: dict[str, object]) -> None:
+    chosen = catalog.card(kind).settings(**settings)
+    for refuse in (lambda: catalog.number_of_tasks(chosen, 10, ()), lambda: catalog.open_stream(chosen, BARE, 0)):
+        with pytest.raises(BadInput) as caught:
+            refuse()
+        assert (caught.value.field, caught.value.fix) == (field, mend)
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings", "of", "field", "said"),
+    [
+        ("federated", {"clients": 41}, BARE, "scenario.clients", "at most 40"),
+        ("federated", {"clients": 500, "alpha": 0.01}, BARE, "scenario.clients", "at most 40"),
+        ("federated", {"order": ("c1", "x")}, BARE, "scenario.order", "c0, c1, c2"),
+        ("federated", {"partition": "domain", "clients": 60}, TEN, "scenario.clients", "80"),
+        ("federated", {"protocol": "one-vs-rest", "clients": 1}, table([0] * 20, [0], 1), "scenario.protocol", "two"),
+        ("permuted", {"tasks": 1, "permutations": ((1, 0),)}, replace(BARE, form=Form((3, 4, 1), 0.0, 1.0)),
+         "scenario.permutations of task 1", "12 in all"),
+    ],
+)  # fmt: skip
+def test_what_only_the_examples_tell(kind: str, settings: dict[str, Any], of: Table, field: str, said: str) -> None:
+    with pytest.raises(BadInput, match=said) as caught:
+        catalog.open_stream(catalog.card(kind).settings(**settings), of, 0)
+    assert caught.value.field == field
+
+
+def test_an_unknown_scenario_is_refused_naming_the_known() -> None:
+    with pytest.raises(BadInput) as caught:
+        catalog.card("fuzzy")
+    assert caught.value.field == "scenario.kind"
+    assert all(name in caught.value.allowed for name in catalog.CARDS)
+
+
+# Streams of random numbers of their own, and every scenario's module as its card says.
+
+
+def test_each_seed_and_purpose_has_numbers_of_its_own() -> None:
+    pairs = [(seed, purpose) for seed in (0, 1, 2**32 - 1) for purpose in ("class order", "source order", "batches")]
+    drawn = {pair: tuple(generator(*pair).integers(0, 2**62, 4)) for pair in pairs}
+    assert len(set(drawn.values())) == len(pairs)
+    assert drawn == {pair: tuple(generator(*pair).integers(0, 2**62, 4)) for pair in pairs}
+    plain = tuple(np.random.default_rng(0).integers(0, 2**62, 4))
+    assert plain not in drawn.values()  # not what a colleague gets who seeds with the bare number
+
+
+@pytest.mark.parametrize("card", catalog.CARDS.values(), ids=lambda card: card.name)
+def test_every_card_names_a_module_that_keeps_its_promises(card: catalog.ScenarioCard) -> None:
+    module = import_module(card.module)
+    assert callable(module.open_stream)
+    assert callable(module.n_tasks)
+    assert card.settings().kind == card.name  # type: ignore[call-arg]
+
+
+def test_the_digits_in_five_tasks_of_two(home: Path) -> None:
+    digits = load_dataset(DataSpec(dataset="digits"))
+    train, test = (
+        Examples(np.asarray(split.images.content).reshape(len(split), 64), split.labels)
+        for split in (digits.train, digits.test)
+    )
+    stream = open_stream(ClassIncremental(), Table(train, test, digits.classes, sources=digits.sources), 4)
+    assert [len(task.prior) for task in stream.tasks] == [2] * 5
+    assert sum(len(task.train) for task in stream.tasks) == 1347
+    assert sum(len(task.test) for task in stream.tasks) == 450
+    sizes = np.bincount(digits.train.labels.astype(np.intp))
+    assert [len(task.train) for task in stream.tasks] == [int(sizes[list(task.prior)].sum()) for task in stream.tasks]
+
+
+# Chance in closed form, from test parts alone.
+
+
+def stream(*tests: list[int], n_classes: int = 4, task_ids: bool = False) -> TaskStream:
+    """Tasks that are tested on examples of these labels, all from one table."""
+    whole = examples([label for test in tests for label in test])
+    starts = np.cumsum([0, *map(len, tests)])
+    tasks = []
+    for k, test in enumerate(tests):
+        tested = whole.take(np.arange(starts[k], starts[k + 1]))
+        tasks.append(Task(k, f"task {k}", examples([]), tested, tuple(sorted(set(test))), k if task_ids else None))
+    return TaskStream(tuple(tasks), tuple(f"c{label}" for label in range(n_classes)), "once")
+
+
+@pytest.mark.parametrize("n_tasks", [1, 2, 5, 10])
+def test_equally_frequent_classes_give_one_over_their_number_however_they_share_tasks(n_tasks: int) -> None:
+    data = table([], [label for label in range(10) for _ in range(7)], 10)
+    streams = [central.open_stream(ClassIncremental(tasks=n_tasks), data, seed) for seed in range(3)]
+    assert chance(streams, range(10)) == pytest.approx(1 / 10)
+
+
+def test_unequal_classes_give_the_share_of_the_most_frequent_one_with_each_task_counting_the_same() -> None:
+    one = stream([0, 0, 0, 1], [2, 3])
+    assert chance([one], range(4)) == pytest.approx((3 / 4) / 2)
+    assert chance([one], (1, 2, 3)) == pytest.approx((1 / 2) / 2), "a label that cannot be answered does not count"
+    assert chance([one], ()) == 0
+
+
+def test_where_the_task_is_given_its_own_most_frequent_label_is_answered() -> None:
+    labels = [0, 0, 0, 1], [2, 3]
+    assert chance([stream(*labels)], range(4), is_task_given=True) == pytest.approx((3 / 4 + 1 / 2) / 2)
+    assert chance([stream(*labels, task_ids=True)], range(4)) == pytest.approx((3 / 4 + 1 / 2) / 2)
+
+
+def test_six_tasks_with_different_numbers_of_labels_give_the_mean_of_their_shares() -> None:
+    sizes = (4, 5, 14, 10, 2, 3)
+    starts = np.cumsum([0, *sizes])
+    tests = [[start + label for label in range(size) for _ in range(6)] for start, size in zip(starts, sizes, strict=False)]
+    asked = stream(*tests, n_classes=sum(sizes))
+    assert chance([asked], range(sum(sizes)), is_task_given=True) == pytest.approx(np.mean([1 / size for size in sizes]))
+
+
+def test_no_answer_that_ignores_the_example_expects_more() -> None:
+    """Any distribution over labels is a mixture of constant answers; the best of 2,000 random ones stays below."""
+    asked, draw = stream([0, 0, 0, 1, 2], [2, 3, 3], [1, 1, 0]), np.random.default_rng(0)
+    shares = np.array([np.bincount(task.test.labels.astype(np.intp), minlength=4) / len(task.test) for task in asked.tasks])
+    expected = draw.dirichlet(np.full(4, 0.3), size=2000) @ shares.mean(axis=0)
+    assert chance([asked], range(4)) >= expected.max()
+    assert chance([asked], range(4)) == pytest.approx(shares.mean(axis=0).max())
+
+
+def test_tasks_without_a_test_do_not_count_and_a_stream_without_any_gives_nothing() -> None:
+    assert chance([stream([0, 1], [])], range(4)) == pytest.approx(1 / 2)
+    empty = stream([], [])
+    assert (chance([empty], range(4)), n_tested([empty])) == (0, None)
+
+
+def test_training_examples_play_no_part() -> None:
+    """Neighbours differ in training examples alone: here in all of them."""
+    data = five()
+    for train in (examples([]), examples([0] * 50)):
+        sources = None if not len(train) else np.zeros(50, dtype=np.int64)
+        other = replace(data, train=train, train_sources=np.zeros(0, dtype=np.int64) if sources is None else sources)
+        opened = central.open_stream(SourceIncremental(), other, 0)
+        assert (chance([opened], range(10)), n_tested([opened])) == (pytest.approx(1 / 10), 20)
+
+
+def test_entity_f1_is_that_of_the_best_tag_for_all_words() -> None:
+    """Ten words, three names: two persons of one word, one place of two. All B-PER: 2 x 2 / (10 + 3)."""
+    classes = ("O", "B-PER", "I-PER", "B-LOC", "I-LOC")
+    labels = np.array([1, 0, 0, 1, 0, 3, 4, 0, 0, 0], dtype=np.int64)
+    sentences = np.array([0, 0, 0, 1, 1, 1, 1, 1, 2, 2], dtype=np.int64)
+    test = Examples(np.zeros((10, 1), np.float32), labels, sentences=sentences)
+    asked = TaskStream((Task(0, "t", test, test, (0, 1, 2, 3, 4)),), classes, "every", metric="entity-f1")
+    assert chance([asked], range(5)) == pytest.approx(4 / 13)
+    assert chance([asked], (0, 2, 4)) == 0, "O finds no name, and none begins with I-"
+    assert n_tested([asked]) is None
+
+
+def test_the_number_of_equally_weighted_test_examples() -> None:
+    assert n_tested([stream([0, 1, 0, 1], [2, 3, 2, 3])]) == pytest.approx(8)
+    assert n_tested([stream([0, 1], [2, 3, 2, 3, 2, 3])]) == pytest.approx(2 * 2), "the smaller task weighs more"
+    assert n_tested([stream([0, 1, 0], [2, 3])] * 5) == pytest.approx(2 * 2), "seeds share the test part"
+
+
+def test_the_same_test_part_in_every_task_is_counted_once() -> None:
+    data = table([], [label for label in range(4) for _ in range(5)], 4)
+    opened = central.open_stream(Permuted(tasks=3), data, 0)
+    assert n_tested([opened]) == pytest.approx(20)
+    assert chance([opened], range(4)) == pytest.approx(1 / 4)
+
+
+def test_other_tasks_for_every_seed_spread_the_weight() -> None:
+    """Unequal classes: a row's weight is its mean over seeds."""
+    data: Table = table([], [0] * 2 + [1] * 4 + [2] * 6 + [3] * 8, 4)
+    streams = [central.open_stream(ClassIncremental(tasks=2), data, seed) for seed in range(6)]
+    weights = np.zeros(20)
+    for one in streams:
+        for task in one.tasks:
+            weights[task.test.rows] += 1 / (6 * 2 * len(task.test))
+    assert math.isclose(weights.sum(), 1)
+    assert n_tested(streams) == pytest.approx(1 / weights.max())
