@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, make_dataclass, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -218,15 +218,45 @@ class Held(OfClients):
         return plain(**{name: getattr(self, name) for name in fields_of(plain)})
 
 
-def _with_clients(plain: type[ScenarioSpec]) -> type[ScenarioSpec]:
-    """The settings of a stream, and those of its clients."""
-    of_module = {"__module__": __name__}
-    return make_dataclass(f"Held{plain.__name__}", (), bases=(Held, plain), namespace=of_module, frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
+class HeldClassIncremental(Held, catalog.ClassIncremental):
+    """New classes in every task, with clients."""
 
 
-_SETTINGS: Mapping[str, type[ScenarioSpec]] = {
-    kind: _with_clients(catalog.card(kind).settings) for kind in catalog.WITHOUT_CLIENTS
-}
+@dataclass(frozen=True, kw_only=True)
+class HeldSplit(Held, catalog.Split):
+    """Classes in their own order, with clients."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeldPermuted(Held, catalog.Permuted):
+    """Values in another order, with clients."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeldSourceIncremental(Held, catalog.SourceIncremental):
+    """New sources, with clients."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeldIBlurry(Held, catalog.IBlurry):
+    """Blurred tasks of equal size, with clients."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeldSiBlurry(Held, catalog.SiBlurry):
+    """Blurred tasks of random size, with clients."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeldOneVsRest(Held, catalog.OneVsRest):
+    """One class against the rest, with clients."""
+
+
+_HELD = (
+    HeldClassIncremental, HeldSplit, HeldPermuted, HeldSourceIncremental, HeldIBlurry, HeldSiBlurry, HeldOneVsRest,
+)  # fmt: skip
+_SETTINGS: Mapping[str, type[ScenarioSpec]] = {one.kind: one for one in _HELD}
 
 
 def settings_of(kind: str, *, has_clients: bool) -> type[ScenarioSpec]:
