@@ -454,22 +454,12 @@ Event = (
     | CellFinished | Note
 )  # fmt: skip
 Kind = TypeVar("Kind", bound=Event)
-Key = TypeVar("Key")
-Value = TypeVar("Value")
 _KINDS: Mapping[str, type[Event]] = {kind.__name__: kind for kind in get_args(Event)}
 
 
 def of_kind(events: Iterable[Event], kind: type[Kind]) -> Iterator[Kind]:
     """The events of one kind, in order."""
     return (event for event in events if isinstance(event, kind))
-
-
-def grouped(pairs: Iterable[tuple[Key, Value]]) -> dict[Key, list[Value]]:
-    """The values of each key, both in the order in which they come."""
-    found: dict[Key, list[Value]] = {}
-    for key, value in pairs:
-        found.setdefault(key, []).append(value)
-    return found
 
 
 def to_json(event: Event) -> dict[str, JsonValue]:

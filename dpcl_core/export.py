@@ -21,6 +21,7 @@ from dpcl_core.data import catalog as datasets
 from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished, Event, Guarantee, JsonValue, TaskLearned, of_kind, plain, plain_number, to_json
 from dpcl_core.methods import catalog as methods
+from dpcl_core.metrics import grouped
 from dpcl_core.papers import measured
 from dpcl_core.privacy import card_document as card
 from dpcl_core.privacy import statement
@@ -139,7 +140,7 @@ def result_document(
     the events about a language model's texts, "signatures" those about matched client lists.
     """
     known, layer = references(spec, events, ceiling), methods.layer(spec)
-    learned = kinds.grouped((event.cell, event) for event in of_kind(events, TaskLearned))
+    learned = grouped((event.cell, event) for event in of_kind(events, TaskLearned))
     details = {  # without the kind's name, and without the inputs that only serve to re-match lists
         key: [
             {name: value for name, value in to_json(event).items() if name not in ("event", "lists", "public")}

@@ -8,8 +8,11 @@ likewise (multiplied by 100 only where they are shown).
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import TypeVar
 
 Matrix = Sequence[Sequence[float | None]]
+Key = TypeVar("Key")
+Value = TypeVar("Value")
 
 
 def average_accuracy(matrix: Matrix) -> list[float | None]:
@@ -93,6 +96,14 @@ def mean(values: Iterable[float | None]) -> float | None:
     """The mean of the values that exist; None without any."""
     known = [value for value in values if value is not None]
     return sum(known) / len(known) if known else None
+
+
+def grouped(pairs: Iterable[tuple[Key, Value]]) -> dict[Key, list[Value]]:
+    """The values of each key, both in the order in which they come."""
+    found: dict[Key, list[Value]] = {}
+    for key, value in pairs:
+        found.setdefault(key, []).append(value)
+    return found
 
 
 def _minus(first: float | None, second: float | None) -> float | None:

@@ -32,7 +32,7 @@ from dpcl_core.events import CellFinished, Classifier, Event, JsonValue, Planned
 from dpcl_core.explorers.matching_log import Observer
 from dpcl_core.figures import answer
 from dpcl_core.methods import catalog as methods
-from dpcl_core.metrics import mean
+from dpcl_core.metrics import grouped, mean
 from dpcl_core.privacy import card_document, gaussian, statement
 from dpcl_core.spec import RunSpec
 
@@ -194,7 +194,7 @@ def _outcome(spec: RunSpec | None, seen: list[Event], kept: list[Classifier], se
     guarantees = {one.cell.epsilon: one.guarantee for one in sorted(finished, key=lambda one: one.guarantee.epsilon)}
     card, score = methods.card(spec.method), datasets.score(spec.data.dataset)
     last = (one for one in of_kind(seen, TaskLearned) if one.task == plan.n_tasks - 1)
-    finals = events.grouped((one.cell.epsilon, final) for one in last if (final := mean(one.accuracy)) is not None)
+    finals = grouped((one.cell.epsilon, final) for one in last if (final := mean(one.accuracy)) is not None)
     usual = spec.privacy.usual_epsilon
     standing = methods.standing(spec)
     return {

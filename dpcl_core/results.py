@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 from dpcl_core import checks, presets
 from dpcl_core.data import catalog as datasets
 from dpcl_core.errors import DataMissing, instead_of, unknown
-from dpcl_core.events import CellFinished, Event, Guarantee, Planned, References, Started, grouped, of_kind
+from dpcl_core.events import CellFinished, Event, Guarantee, Planned, References, Started, of_kind
 from dpcl_core.figures.picture import Provenance
 from dpcl_core.methods import catalog as methods
+from dpcl_core.metrics import grouped
 from dpcl_core.runs import frames
 from dpcl_core.spec import RunSpec
 

@@ -32,8 +32,9 @@ from dpcl_core import checks
 from dpcl_core.data import catalog as datasets
 from dpcl_core.data import own
 from dpcl_core.errors import BadInput
-from dpcl_core.events import Planned, grouped, plain
+from dpcl_core.events import Planned, plain
 from dpcl_core.methods import catalog as methods
+from dpcl_core.metrics import grouped
 from dpcl_core.privacy.statement import OF_ALL, all_models, shown_number
 from dpcl_core.runs import tables
 from dpcl_core.runs.run import spec_of

@@ -25,7 +25,7 @@ from sqlalchemy import ColumnElement, Connection, Row, Select, Text, cast, delet
 from dpcl_core import paths
 from dpcl_core.data import own
 from dpcl_core.errors import BadInput, unknown
-from dpcl_core.events import grouped
+from dpcl_core.metrics import grouped
 from dpcl_core.runs import charges, database, process, run, tables
 from dpcl_core.runs.tables import ACTIVE, OPEN, checkpoints, kept_turns, members, rooms, runs, set_runs, shards, turns
 from dpcl_core.runs.tables import visitors as known

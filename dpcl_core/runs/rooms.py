@@ -20,8 +20,9 @@ from sqlalchemy import Connection, Select, delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from dpcl_core.errors import BadInput, instead_of
-from dpcl_core.events import JsonValue, TaskLearned, grouped, of_kind, plain_number
+from dpcl_core.events import JsonValue, TaskLearned, of_kind, plain_number
 from dpcl_core.methods import catalog as methods
+from dpcl_core.metrics import grouped
 from dpcl_core.runs import queue
 from dpcl_core.runs.run import checked_id, clean_line, spec_of
 from dpcl_core.runs.store import Store

@@ -16,8 +16,9 @@ from sqlalchemy import ColumnElement, Connection, Row, Update, bindparam, case, 
 
 from dpcl_core import checks
 from dpcl_core.errors import BadInput, FailureKind
-from dpcl_core.events import Event, Progress, Started, TaskLearned, grouped
+from dpcl_core.events import Event, Progress, Started, TaskLearned
 from dpcl_core.methods import catalog as methods
+from dpcl_core.metrics import grouped
 from dpcl_core.runs import database
 from dpcl_core.runs.process import Process
 from dpcl_core.runs.tables import ACTIVE, checkpoints, resumptions, runs, shards, splits
