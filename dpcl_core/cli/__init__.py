@@ -71,8 +71,8 @@ def _carried_out(arguments: Sequence[str] | None) -> int:
 def _ended_by_signals() -> Iterator[None]:
     """Takes SIGTERM, as of `timeout` or a cancelled job, and SIGHUP, of a closed terminal, for Ctrl-C.
 
-    Only the first one counts: `timeout` sends two, and the second would break off what ends the run. One that is ignored, as
-    under `nohup`, stays so.
+    Only the first one counts, until the process is over: `timeout` sends two, and the second would break off what ends the
+    run, or end the process before it has said how. One that is ignored, as under `nohup`, stays so.
     """
     heard: list[int] = []
 
@@ -90,4 +90,4 @@ def _ended_by_signals() -> Iterator[None]:
         yield
     finally:
         for one in taken:
-            signal.signal(one, signal.SIG_DFL)
+            signal.signal(one, signal.SIG_IGN if heard else signal.SIG_DFL)
