@@ -11,9 +11,6 @@ from importlib.util import find_spec
 from pathlib import Path
 
 _ROOT = Path(__file__).resolve().parent.parent
-# Commits that records name and the history lacks, each with the commit that the records entered with. Their runs cannot be
-# repeated by checking the commit out: it was amended after them and before it was merged, and nobody kept it.
-REPLACED = {"c46efe9": "7efe2f1e"}
 
 
 def machine(device: str = "cpu") -> str:
@@ -55,10 +52,7 @@ def bare(commit: str) -> str:
 def commit_words(commit: str) -> str:
     """A record's commit for readers, who may not find that very code under this name."""
     name = bare(commit)
-    changed = " with further changes in the tree" if name != commit else ""
-    if name in REPLACED:
-        return f"{name}{changed} (replaced before it was merged; its records entered with {REPLACED[name]})"
-    return f"{name}{changed}"
+    return name if name == commit else f"{name} with further changes in the tree"
 
 
 def _git(*arguments: str) -> str:

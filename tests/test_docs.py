@@ -133,10 +133,7 @@ def test_every_record_names_its_commit_and_machine_and_a_single_day_once() -> No
         assert all(len(set(two)) == len(two) for two in days)
 
 
-def test_pages_do_not_pass_off_a_replaced_commit_or_a_changed_tree_as_an_ordinary_commit() -> None:
-    page = "\n".join(_page("tobaben"))
-    assert "c46efe9 (replaced before it was merged; its records entered with 7efe2f1e)" in page
-    assert "f631dde with further changes in the tree" in page
+def test_a_page_does_not_pass_off_a_changed_tree_as_an_ordinary_commit() -> None:
     assert "commit 0eaa975d with further changes in the tree" in docs_pages.pages_made()["gpu.md"]()
 
 
