@@ -116,7 +116,7 @@ class Prescribed:
     """Batches that were chosen beforehand."""
 
     def __init__(self, batches: Sequence[Sequence[int]]) -> None:
-        self._batches = [np.asarray(batch, dtype=np.int64) for batch in batches]
+        self._batches = [np.asarray(batch, dtype=np.intp) for batch in batches]  # as real ones: 32 bits in a page
 
     def draw(self, n_records: int) -> np.ndarray:
         return self._batches.pop(0)
