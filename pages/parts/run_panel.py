@@ -213,7 +213,7 @@ def _more(result: Result) -> None:
         show(
             figure(name="tradeoff"), source, key="trade-off", table=result.finished_accuracy, linked=True,
             title=f"Final {result.score} and forgetting against the budget",
-            note=f"dots: trained models{'; bars: 95 % interval over seeds' * (len(spec.seeds) >= MIN_SEEDS)}",
+            note="dots: trained models" + ("; bars: 95 % interval over seeds" if len(spec.seeds) >= MIN_SEEDS else ""),
         )  # fmt: skip
 
     def settings() -> None:

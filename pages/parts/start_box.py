@@ -274,8 +274,10 @@ def _word(key: str, value: object, mended: train_form.Values) -> str:
             return named
         case "scenario", {"kind": kind}:
             return scenarios.card(str(kind)).title
-        case "labels" | "privacy.adjacency", _:
-            return f"“{named}”{' as label list' * (key == 'labels')}"
+        case "labels", _:
+            return f"“{named}” as label list"
+        case "privacy.adjacency", _:
+            return f"“{named}”"
         case "privacy.epsilons", [*budgets]:
             return f"ε = {'; '.join(epsilon_text(cast(float, epsilon)) for epsilon in budgets)}"
         case "privacy.delta", _:
