@@ -6,8 +6,12 @@ import copy
 import os
 import struct
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from hashlib import sha256, shake_256
+from importlib import import_module
+from types import ModuleType
 from typing import cast
 
 import numpy as np
@@ -74,11 +78,17 @@ def _many_bytes(count: int) -> bytes:
     From OpenSSL's generator (AES in counter mode, NIST SP 800-90A), which the operating system seeds and reseeds: as
     unpredictable as the system's own, and twelve times as fast.
     """
-    try:
-        from ssl import RAND_bytes
-    except ImportError:  # in a page of a browser, whose own generator is behind the system's
-        return os.urandom(count)
-    return RAND_bytes(count)
+    library = _openssl()
+    drawn: bytes = os.urandom(count) if library is None else library.RAND_bytes(count)
+    return drawn
+
+
+@cache  # to look for it takes as long as a small draw
+def _openssl() -> ModuleType | None:
+    """None in a page of a browser, whose own generator is behind the system's."""
+    with suppress(ImportError):
+        return import_module("ssl")
+    return None
 
 
 class SeededNoise:
@@ -188,7 +198,7 @@ class Batches:
             self._n_drawn += 1
         else:
             bits = np.frombuffer(_many_bytes(4 * n_records), dtype=np.uint32)
-        return np.flatnonzero(bits < self._below)
+        return (bits < self._below).nonzero()[0]
 
 
 @dataclass(frozen=True, slots=True)

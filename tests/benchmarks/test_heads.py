@@ -129,8 +129,8 @@ def test_an_ensemble_of_heads(benchmark: BenchmarkFixture, n_classes: int) -> No
 SIGMAS, RATE, CLIP, LEARNING_RATE = (2.0, 0.9, 0.7), 0.1, 1.0, 0.003
 STEPS, TURNS = 200, 3
 # What the loop in torch takes over what we take, at least: it has neither exact sums nor the system's noise. At 10 and 100
-# classes ours was 1.37 and 1.5 times as fast with this processor's own kernels of NumPy, 1.26 to 1.31 and 1.15 to 1.28 times
-# with those of an older one (OPENBLAS_CORETYPE=Haswell), which torch does not use.
+# classes ours was 1.38 to 1.47 and 1.63 to 1.67 times as fast with this processor's own kernels of NumPy, 1.29 to 1.39 and
+# 1.27 to 1.32 times with those of an older one (OPENBLAS_CORETYPE=Haswell), which torch does not use.
 LEAST = 1.0
 
 

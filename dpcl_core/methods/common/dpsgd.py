@@ -126,7 +126,7 @@ class Adam:
         np.multiply(gradient, gradient, out=gradient)
         self._square *= second
         self._square += gradient
-        root = float(np.sqrt((1 - second) / (1 - second**self._count)))  # of the second mean's factor and correction
+        root = math.sqrt((1 - second) / (1 - second**self._count))  # of the second mean's factor and correction
         scale = np.sqrt(self._square, out=gradient)
         scale += _STABILISER / root
         np.divide(self._mean, scale, out=scale)

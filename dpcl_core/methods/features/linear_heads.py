@@ -371,12 +371,12 @@ def train_heads(
     ordered = [noises[place] for place in order[:n_hidden]]
     add = _addition(ordered, sigmas[order[:n_hidden]].tolist(), weights[0], plan.n_steps) if ordered else None
     clips = np.full(n_hidden, plan.clip_norm, dtype=weights.dtype)
-    mean, clipped_mean = 1 / plan.expected_batch, plan.clip_norm / plan.expected_batch
+    mean, clipped_mean = 1 / plan.expected_batch, weights.dtype.type(plan.clip_norm / plan.expected_batch)
     there = None if device == "cpu" or not n_hidden else _on_card(data.directions, device)
     for step in range(plan.n_steps):
         clipped, plain = clipped_sums(data, batches.draw(len(places)), weights, clips, there, gradient)
         if add is not None:
-            np.multiply(add(clipped), weights.dtype.type(clipped_mean), out=hidden)
+            np.multiply(add(clipped), clipped_mean, out=hidden)
         if n_hidden < len(weights):
             np.multiply(plain, mean, out=others)
         adam.step(weights, gradient)
