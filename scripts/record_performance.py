@@ -1,17 +1,20 @@
 """Writes the table of waiting times in `docs/performance.md`, with machine, date and commit.
 
 Run on a quiet machine: python -m scripts.record_performance
+
+With --rivals: the table of training beside Opacus and a batched loop in torch.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import platform
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,6 +27,7 @@ from tests.support import pace
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENT = ROOT / "docs" / "performance.md"
 START, END = "<!-- written by scripts/record_performance.py -->", "<!-- end of what is written -->"
+RIVALS = "<!-- written by scripts/record_performance.py --rivals -->"
 MOST_LOAD = 2.0  # of a minute; a busier machine measures its other work
 
 
@@ -103,11 +107,45 @@ ROWS: Mapping[str, Row] = {
 }
 
 
-def section(benchmarks: Sequence[Mapping[str, Any]], machine: str, commit: str, date: str) -> str:
+BESIDE: Mapping[str, str] = {  # benchmarks of training beside others, as the table names them
+    "test_steps_beside_three_rivals[10]": "last layers, 10 classes", "test_steps_beside_three_rivals[100]": "100 classes",
+    "test_clipped_sums_of_32_texts[answer]": "texts' answers", "test_clipped_sums_of_32_texts[full]": "whole texts",
+}  # fmt: skip
+OTHERS: Mapping[str, tuple[str, ...]] = {  # as the table names them, and as the benchmarks do
+    "a batched loop in torch": ("batched torch",),
+    "Opacus' hooks": ("Opacus' hooks", "hooks"),
+    "Opacus' ghost clipping": ("Opacus' ghost clipping", "ghost"),
+}
+KERNELS: Mapping[str, Mapping[str, str]] = {  # of NumPy's products; torch has its own
+    "": {}, ", and NumPy's products without AVX-512": {"OPENBLAS_CORETYPE": "Haswell"}
+}  # fmt: skip
+TURNS = 3  # of all of them
+
+
+def rivals(turns: Sequence[tuple[str, Sequence[Mapping[str, Any]]]]) -> list[str]:
+    """The lines of the table of rivals. `turns`: the kernels of each, of `KERNELS`, and its benchmarks."""
+    lines = [f"| time over ours | {' | '.join(BESIDE.values())} |", f"| --- |{' --- |' * len(BESIDE)}"]
+    for kernels in KERNELS:
+        found = [{str(one["name"]): one["extra_info"] for one in measured} for named, measured in turns if named == kernels]
+        for shown, names in OTHERS.items():
+            cells = [
+                [float(turn[benchmark][name]) for turn in found for name in names if name in turn.get(benchmark, {})]
+                for benchmark in BESIDE
+            ]
+            lines.append(f"| {shown}{kernels} | {' | '.join(map(_range, cells))} |")
+    return lines
+
+
+def _range(ratios: Sequence[float]) -> str:
+    """The least and the largest, with three digits."""
+    shown = dict.fromkeys(f"{ratio:.3g}" for ratio in (min(ratios), max(ratios))) if ratios else {}
+    return " to ".join(shown)
+
+
+def section(benchmarks: Sequence[Mapping[str, Any]], about: str) -> str:
     """The table as Markdown. `benchmarks`: entries of pytest-benchmark's JSON, of which those in `ROWS` are shown."""
     found = {str(one["name"]): one for one in benchmarks}
-    about = f"{date}, commit `{commit}`, {machine}. Medians; over budget in bold."
-    lines = [about, "", "| what | budget | measured |", "| --- | --- | --- |"]
+    lines = [f"{about}. Medians; over budget in bold.", "", "| what | budget | measured |", "| --- | --- | --- |"]
     lines += [_line(row, found[name]) for name, row in ROWS.items() if name in found]
     return "\n".join(lines)
 
@@ -125,11 +163,11 @@ def _line(row: Row, benchmark: Mapping[str, Any]) -> str:
     return f"| {row.what} | {budget} | {f'**{measured}**' if is_over else measured} |"
 
 
-def written(document: str, table: str) -> str:
+def written(document: str, table: str, start: str = START) -> str:
     """The document with its table in place of the one before."""
-    before, _, rest = document.partition(START)
+    before, _, rest = document.partition(start)
     _, _, after = rest.partition(END)
-    return f"{before}{START}\n{table}\n{END}{after}"
+    return f"{before}{start}\n{table}\n{END}{after}"
 
 
 def _time(seconds: float) -> str:
@@ -138,12 +176,13 @@ def _time(seconds: float) -> str:
     return f"{value:.0f} {unit}" if value >= 10 else f"{value:.2g} {unit}"
 
 
-def _measured() -> list[Mapping[str, Any]]:
+def _measured(names: Iterable[str], environment: Mapping[str, str]) -> list[Mapping[str, Any]]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "benchmarks.json"
-        chosen = " or ".join(sorted({name.partition("[")[0] for name in ROWS}))
+        chosen = " or ".join(sorted({name.partition("[")[0] for name in names}))
         options = ["--benchmark-only", f"--benchmark-json={path}", "-k", chosen]
-        ended = subprocess.run([sys.executable, "-m", "pytest", "tests/benchmarks", *options], cwd=ROOT)
+        call = [sys.executable, "-m", "pytest", "tests/benchmarks", *options]
+        ended = subprocess.run(call, cwd=ROOT, env={**os.environ, **environment})
         if ended.returncode not in (0, 1):  # 1: something is over budget, which the table says
             raise SystemExit(f"the benchmarks ended with status {ended.returncode}")
         benchmarks: list[Mapping[str, Any]] = json.loads(path.read_text(encoding="utf-8"))["benchmarks"]
@@ -152,15 +191,24 @@ def _measured() -> list[Mapping[str, Any]]:
 
 def main() -> int:
     """Measures and writes; exit status 1 on a busy machine, where nothing is measured."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rivals", action="store_true", help="the table of training beside others")
+    is_beside = parser.parse_args().rivals
     if hasattr(os, "getloadavg") and os.getloadavg()[0] >= MOST_LOAD:
         print(f"load {os.getloadavg()[0]:.1f}: must be below {MOST_LOAD:g}; end other work and try again", file=sys.stderr)
         return 1
     computer = f"{machine.machine()}, {platform.system()}, Python {platform.python_version()}"
-    benchmarks = _measured()
-    for name in sorted(ROWS.keys() - {str(one["name"]) for one in benchmarks}):
-        print(f"not measured: {name}", file=sys.stderr)
-    table = section(benchmarks, computer, machine.commit(), f"{datetime.now(UTC):%Y-%m-%d}")
-    DOCUMENT.write_text(written(DOCUMENT.read_text(encoding="utf-8"), table), encoding="utf-8")
+    about = f"{datetime.now(UTC):%Y-%m-%d}, commit `{machine.commit()}`, {computer}"
+    if is_beside:
+        turns = [(named, _measured(BESIDE, kernels)) for _ in range(TURNS) for named, kernels in KERNELS.items()]
+        table = "\n".join((f"{about}. Processor time of one thread in {TURNS} turns: least to most.", "", *rivals(turns)))
+    else:
+        benchmarks = _measured(ROWS, {})
+        for name in sorted(ROWS.keys() - {str(one["name"]) for one in benchmarks}):
+            print(f"not measured: {name}", file=sys.stderr)
+        table = section(benchmarks, about)
+    document = written(DOCUMENT.read_text(encoding="utf-8"), table, RIVALS if is_beside else START)
+    DOCUMENT.write_text(document, encoding="utf-8")
     return 0
 
 

@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 def test_every_row_is_a_benchmark() -> None:
     sources = "".join(file.read_text(encoding="utf-8") for file in (ROOT / "tests" / "benchmarks").glob("*.py"))
-    assert all(f"def {name.partition('[')[0]}(" in sources for name in performance.ROWS)
+    assert all(f"def {name.partition('[')[0]}(" in sources for name in (*performance.ROWS, *performance.BESIDE))
     assert all(f'"{name}": Slider(' in sources for name in performance.SERVED)
 
 
@@ -21,7 +21,7 @@ def test_a_table_says_machine_date_commit_and_medians() -> None:
         {"name": "test_digits_cosine_as_a_whole_process", "stats": {"median": 5.31}},
         {"name": "test_of_something_else", "stats": {"median": 1.0}},
     ]
-    table = performance.section(benchmarks, "a machine", "abc1234", "2026-01-02")
+    table = performance.section(benchmarks, "2026-01-02, commit `abc1234`, a machine")
     assert table.startswith("2026-01-02, commit `abc1234`, a machine.")
     assert table.splitlines()[-2:] == [
         "| 500 runs listed | < 300 ms | 64 ms |",
@@ -33,9 +33,9 @@ def test_what_was_timed_in_the_browser_counts_and_the_worst_of_it_too() -> None:
     name = "test_what_the_server_draws[map of a run]"
     timed = {"name": name, "stats": {"median": 3.0}, "extra_info": {"median": 0.15, "worst": 0.39}}
     line = "| slider: map of a run | < 200 ms, at most 400 ms |"
-    assert performance.section([timed], "", "", "").endswith(f"{line} 150 ms, at most 390 ms |")
+    assert performance.section([timed], "").endswith(f"{line} 150 ms, at most 390 ms |")
     timed["extra_info"] = {"median": 0.15, "worst": 0.41}
-    assert performance.section([timed], "", "", "").endswith(f"{line} **150 ms, at most 410 ms** |")
+    assert performance.section([timed], "").endswith(f"{line} **150 ms, at most 410 ms** |")
 
 
 def test_it_is_written_between_its_marks_and_nowhere_else() -> None:
@@ -44,3 +44,15 @@ def test_it_is_written_between_its_marks_and_nowhere_else() -> None:
     assert "| new |" in once
     assert performance.written(once, "| newer |") == performance.written(document, "| newer |")
     assert once.partition(performance.END)[2] == document.partition(performance.END)[2]
+
+
+def test_the_table_of_rivals_has_the_least_and_the_most_of_each_kind_of_kernels() -> None:
+    heads, texts = "test_steps_beside_three_rivals[10]", "test_clipped_sums_of_32_texts[full]"
+    own = [
+        [{"name": heads, "extra_info": {"ours": 1.0, "batched torch": 1.456}}, {"name": texts, "extra_info": {"hooks": 1.1}}],
+        [{"name": heads, "extra_info": {"ours": 1.0, "batched torch": 1.38}}, {"name": texts, "extra_info": {"hooks": 1.1}}],
+    ]
+    lines = performance.rivals([("", turn) for turn in own])
+    assert lines[2] == "| a batched loop in torch | 1.38 to 1.46 |  |  |  |"
+    assert lines[3] == "| Opacus' hooks |  |  |  | 1.1 |"
+    assert lines[5].count("|") == 6 and not any(character.isdigit() for character in lines[5])

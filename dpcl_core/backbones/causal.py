@@ -319,24 +319,46 @@ class Split:
             self._below.base_model(inputs_embeds=embeddings, use_cache=False)  # type: ignore[operator]
         return seen[0]
 
-    def above(self, states: Tensor, columns: Tensor, *, tokens: Tensor | None = None, whole: bool = False) -> Tensor:
-        """Logits [b, k, size] of the tokens that follow these columns, int64 [b, k], from the states before block `cut`.
+    def above(
+        self, states: Tensor, columns: Tensor | None, *, tokens: Tensor | None = None, whole: bool = False,
+        is_below_head: bool = False
+    ) -> Tensor:  # fmt: skip
+        """Logits [b, k, size] of the tokens that follow these columns, int64 [b, k] (None: all), from states before `cut`.
 
         These are token embeddings where `cut` is 0. Only the columns go through the last layer, which in a small model costs
         as much as all others, and through the last block's layers after its attention (`whole`: all do). `tokens` int64 [v]:
-        logits of these alone, [b, k, v].
+        logits of these alone, [b, k, v]. `is_below_head`: what the last layer reads [b, k, width], in place of logits.
         """
+        seen: list[Tensor] = []
+
+        def note(head: nn.Module, args: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+            seen.append(args[0])
+            return (args[0][:, :0],)
+
         with ExitStack() as hooks:
-            _only(hooks, self._head, columns)
+            if columns is not None:
+                _only(hooks, self._head, columns)
+            if is_below_head:
+                hooks.enter_context(self._head.register_forward_pre_hook(note))
             if tokens is not None:
                 hooks.enter_context(_rows(self._head, tokens))
             if not self.cut:
-                return cast(Tensor, self._model(inputs_embeds=states, use_cache=False).logits)
+                logits = self._model(inputs_embeds=states, use_cache=False).logits
+                return seen[0] if seen else cast(Tensor, logits)
             # The first block above the cut reads these states, whatever it is given.
             hooks.enter_context(self._first.register_forward_pre_hook(lambda module, args: (states, *args[1:])))
-            if self._mlp is not None and not whole:
+            if self._mlp is not None and columns is not None and not whole:
                 _only(hooks, self._mlp, columns, width=states.shape[1])
-            return cast(Tensor, self._above(inputs_embeds=states, use_cache=False).logits)
+            logits = self._above(inputs_embeds=states, use_cache=False).logits
+            return seen[0] if seen else cast(Tensor, logits)
+
+    @cached_property
+    def plain_head(self) -> Tensor | None:
+        """Weights [size, width] of a last layer whose products are the logits; None if they are shifted or scaled."""
+        settings = self._model.config.to_dict()  # type: ignore[operator, union-attr]
+        is_scaled = any("logit" in name and value not in (None, 1) for name, value in settings.items())
+        is_plain = isinstance(self._head, nn.Linear) and self._head.bias is None and not is_scaled
+        return cast(Tensor, self._head.weight) if is_plain else None
 
     @cached_property
     def identity(self) -> str:

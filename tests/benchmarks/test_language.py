@@ -132,9 +132,8 @@ WAYS = {"closed form": by_closed_form, "hooks": by_hooks, "ghost": by_ghost}
 def test_clipped_sums_of_32_texts(kind: str, benchmark: BenchmarkFixture) -> None:
     """All ways give the same sums; ours is the first. They take turns, so that a busy machine slows all of them alike.
 
-    On answers alone ours is the fastest. On whole texts Opacus' hooks took 0.98 to 1.05 of our time on one machine, 0.86 to
-    1.02 on another: 70 tokens are padded to 72, and 32 texts computed in four pieces: no text's gradient depends on others.
-    The aim is 1, and the bound leaves a tenth for chance.
+    Ours pads 70 tokens to 72 and computes 32 texts in four pieces, so that no text's gradient depends on others. On whole
+    texts Opacus' hooks take hardly longer, so that bound leaves a twentieth for chance; docs/performance.md has the figures.
     """
     loss = task_loss(kind)  # type: ignore[arg-type]
     with warnings.catch_warnings():
@@ -143,9 +142,9 @@ def test_clipped_sums_of_32_texts(kind: str, benchmark: BenchmarkFixture) -> Non
         found = [sums() for sums in ways.values()]
         fastest = benchmark.pedantic(seconds, args=(ways, 15), rounds=1)  # what others do on the machine only adds
     ratios = {name: taken / fastest["closed form"] for name, taken in fastest.items()}
-    benchmark.extra_info |= {f"{name}_ms": 1000 * taken for name, taken in fastest.items()}
+    benchmark.extra_info |= ratios
     print(kind, {name: f"{ratio:.2f}" for name, ratio in ratios.items()})
-    assert min(ratios.values()) > (1 - 1e-9 if kind == "answer" else 0.9)
+    assert min(ratios.values()) > (1 - 1e-9 if kind == "answer" else 0.95)
     for sums in found:
         for part, expected in zip(sums, by_loop(loss), strict=True):
             torch.testing.assert_close(part.float(), expected, rtol=1e-3, atol=1e-5)

@@ -32,7 +32,7 @@ from torch.nn import functional
 
 from dpcl_core.backbones.adaptable import is_out_of_memory
 from dpcl_core.backbones.causal import Adapted
-from dpcl_core.backbones.gpu import at_once, room
+from dpcl_core.backbones.gpu import at_least_single, at_once, room
 from dpcl_core.backbones.kept_states import SIDE_BY_SIDE, STEP
 from dpcl_core.methods.common.per_example_gradients import clip_weights, hooked
 from dpcl_core.methods.language.public_text import ANSWER, PAD, Answer, Prompted
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 
 AT_ONCE = 64  # texts per pass where no per-text gradients are needed: a public number
-_ROWS = 64  # of a table of logits: what is computed of them stays in the processor's cache
+_ROWS = {"cpu": 256, "cuda": 1024}  # of logits at once, unless one text has more: few stay in the cache
 ANSWER_STEP = 4  # lengths of answers without forks are rounded up to multiples of this, in tokens
 
 
@@ -73,6 +73,10 @@ class Batch:
         """The texts at these indices, int64 [k]."""
         return Batch(self.rows[places.cpu().numpy()], *(plane[places] for plane in self.planes))
 
+    def between(self, start: int, end: int) -> Batch:
+        """The texts from one place to before another."""
+        return Batch(self.rows[start:end], *(plane[start:end] for plane in self.planes))
+
     def padded(self, width: int) -> Batch:
         """The same texts in `width` columns; no text may be longer."""
         missing = max(0, width - self.ids.shape[1])
@@ -80,6 +84,8 @@ class Batch:
 
     def filled(self, size: int) -> Batch:
         """`size` texts: these, then the last one again and again."""
+        if len(self) == size:
+            return self
         return self.take(torch.arange(size, device=self.ids.device).clamp(max=len(self) - 1))
 
 
@@ -257,49 +263,65 @@ def log_probs(
     With `forks` an answer's tokens have their log-probability at their fork, 0 where they are without alternative.
     Differentiable where gradients are enabled. Internal shapes depend on [b, S] and `_n_answered` only.
     """
-    selected = batch.role == ANSWER if answers_only else batch.mask
-    columns = torch.arange(1, batch.ids.shape[1], device=selected.device).expand(len(batch), -1)
-    if answers_only:
-        columns = answer_columns(batch)
-    is_valid = columns >= 1
-    columns = columns.clamp(min=1)
-    tokens, passed = batch.ids.gather(1, columns), batch.fork.gather(1, columns)
-    if forks is not None and answers_only:
-        values = forks.of_tokens(logits_at(net, batch, columns - 1, reading, epoch, forks=forks), passed, tokens)
-    else:
-        logits = logits_at(net, batch, columns - 1, reading, epoch)
-        among = logits if forks is None else logits[..., forks.tokens(logits.device)]
-        flat = _OfTokens.apply(logits.flatten(0, 1), tokens.flatten())  # type: ignore[no-untyped-call]
-        values = flat.view(columns.shape)
+    if not answers_only:
+        values = functional.pad(_of_tokens(net, batch, None, batch.ids[:, 1:], reading, epoch), (1, 0))
         if forks is not None:
-            is_answer = batch.role.gather(1, columns) == ANSWER
-            values = torch.where(is_answer, forks.of_tokens(among, passed, tokens), values)
-    kept = values.where(is_valid & selected.gather(1, columns), 0)
+            columns = torch.arange(-1, batch.ids.shape[1] - 1, device=values.device).clamp(min=0).expand(len(batch), -1)
+            of_forks = forks.of_tokens(logits_at(net, batch, columns, reading, epoch, forks=forks), batch.fork, batch.ids)
+            values = torch.where(batch.role == ANSWER, of_forks, values)
+        return values.where(batch.mask, 0)
+    columns = answer_columns(batch)
+    is_answer = (columns >= 1) & (batch.role == ANSWER).gather(1, columns := columns.clamp(min=1))
+    tokens = batch.ids.gather(1, columns)
+    if forks is not None:
+        logits = logits_at(net, batch, columns - 1, reading, epoch, forks=forks)
+        values = forks.of_tokens(logits, batch.fork.gather(1, columns), tokens)
+    else:
+        values = _of_tokens(net, batch, columns - 1, tokens, reading, epoch)
+    kept = values.where(is_answer, 0)
     return torch.zeros(batch.ids.shape, dtype=kept.dtype, device=kept.device).scatter_add(1, columns, kept)
 
 
-class _OfTokens(torch.autograd.Function):
-    """The log-probability [n] of each token int64 [n] under logits [n, v], whose memory it takes.
+def _of_tokens(
+    net: Adapted, batch: Batch, columns: Tensor | None, tokens: Tensor, reading: Reading, epoch: int
+) -> Tensor:
+    """The log-probability [b, k] of these tokens int64 [b, k] after these columns, int64 [b, k]; None: after the first k."""
+    states, head = states_of(net, batch, reading, epoch), net.split.plain_head
+    below = net.split.above(states, columns, is_below_head=head is not None)[:, : tokens.shape[1]]
+    if head is not None:
+        return cast(Tensor, _OfTokens.apply(below, head, tokens))  # type: ignore[no-untyped-call]
+    return below.log_softmax(dim=2).gather(2, tokens[..., None])[..., 0]
 
-    The same digits as cross-entropy's, whose four tables of n times v numbers take most of the time of a step on whole
-    texts. Here there is one: logarithms, then gradients, take the logits' place, a few rows at a time.
+
+class _OfTokens(torch.autograd.Function):
+    """The log-probability [b, k] of each token int64 [b, k] after states [b, k, d], by the last layer's weights [v, d].
+
+    With p the softmax of W x, the gradient of log p_t with respect to x is W_t - Wᵀ p. It is computed with p, a few texts at
+    a time, so the table of b times k times v numbers, whose reading and writing takes a third of a step, is never whole.
     """
 
     @staticmethod
-    def forward(ctx: Any, logits: Tensor, tokens: Tensor) -> Tensor:
-        steps = torch.log_softmax(logits.detach(), dim=1, out=logits.detach())
-        ctx.save_for_backward(steps, tokens)
-        return steps.gather(1, tokens[:, None])[:, 0]
+    def forward(ctx: Any, states: Tensor, weights: Tensor, tokens: Tensor) -> Tensor:
+        values, slopes = [], []
+        n_texts = math.gcd(len(tokens), 1 << (max(1, _ROWS[states.device.type] // max(1, tokens.shape[1])).bit_length() - 1))
+        for rows, token in zip(torch.split(states.detach(), n_texts), torch.split(tokens, n_texts), strict=True):
+            logits = (rows.flatten(0, 1) @ weights.T).to(at_least_single(rows.dtype))
+            value, top = logits.gather(1, token.reshape(-1, 1)), logits.amax(dim=1, keepdim=True)
+            odds = logits.sub_(top).exp_()
+            total = odds.sum(dim=1, keepdim=True)
+            values.append((value - top - total.log()).view(token.shape))
+            if ctx.needs_input_grad[0]:
+                mean = odds.to(weights.dtype) @ weights / total
+                slopes.append((weights[token.flatten()] - mean).to(rows.dtype).view_as(rows))
+        if slopes:
+            ctx.save_for_backward(torch.cat(slopes))
+        return torch.cat(values)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        steps, tokens = ctx.saved_tensors
-        parts = (part.split(_ROWS) for part in (steps, tokens[:, None], gradient[:, None]))
-        for some, token, slope in zip(*parts, strict=True):
-            of_steps = torch.zeros_like(some).scatter_(1, token, slope)
-            torch.ops.aten._log_softmax_backward_data.out(of_steps, some, 1, some.dtype, out=some)
-        return steps, None
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
+        (slopes,) = ctx.saved_tensors
+        return slopes * gradient[..., None].to(slopes.dtype), None, None
 
 
 def answer_columns(batch: Batch) -> Tensor:
@@ -397,30 +419,28 @@ class Gradients:
     def each(self, batch: Batch, loss: TextLoss) -> Iterator[tuple[NDArray[np.int64], Tensor]]:
         """Every text's clipped gradient, which `of` sums: yields indices [k] and gradients float64 [k, weights]."""
         for piece, weights, grads in self._pieces(batch, loss, clean, 0):
-            yield piece.rows, (weights[:, None] * torch.cat(grads, dim=1))[: len(piece)]
+            yield piece.rows, (weights[:, None] * grads)[: len(piece)]
 
     def _clipped(self, batch: Batch, loss: TextLoss, reading: Reading, epoch: int, *, squared: bool = False) -> list[Tensor]:
         """Sums of each text's clipped gradient, or of its entrywise squares, in double precision."""
-        sums = [torch.zeros_like(parameter, dtype=torch.float64) for parameter in self.parameters]
+        sizes = [parameter.numel() for parameter in self.parameters]
+        sums = torch.zeros(sum(sizes), dtype=torch.float64, device=self.parameters[0].device)
         for _, weights, grads in self._pieces(batch, loss, reading, epoch):
-            if squared:
-                weights, grads = weights.square(), [part.square() for part in grads]
-            for running, part in zip(sums, grads, strict=True):
-                running += (weights @ part).view_as(running)
-        return sums
+            sums += weights.square() @ grads.square() if squared else weights @ grads
+        return [part.view_as(parameter) for part, parameter in zip(torch.split(sums, sizes), self.parameters, strict=True)]
 
     def _pieces(
         self, batch: Batch, loss: TextLoss, reading: Reading, epoch: int
-    ) -> Iterator[tuple[Batch, Tensor, list[Tensor]]]:
+    ) -> Iterator[tuple[Batch, Tensor, Tensor]]:
         """Pieces of texts of one shape, padded to `size` texts.
 
-        Yields the piece, clipping weights [size] (0 for padding) and gradients [size, entries], one tensor per parameter.
+        Yields the piece, clipping weights [size] (0 for padding) and gradients [size, entries], all parameters' in a row.
         """
         for shape, places in _alike(batch):
-            start = 0
+            alike, start = batch.take(places).padded(shape[0]), 0
             while start < len(places):
                 size = self._size(shape, loss)
-                piece = batch.take(places[start : start + size]).padded(shape[0])
+                piece = alike.between(start, start + size)
                 try:
                     grads = self._per_text(piece.filled(size), loss, reading, epoch)
                 except (RuntimeError, MemoryError) as error:
@@ -430,9 +450,9 @@ class Gradients:
                         raise MemoryError("the gradient of one text does not fit into memory") from error
                     self._sizes[shape] = size // 2
                     continue
-                norms = torch.stack([part.square().sum(1) for part in grads]).sum(0).sqrt()
+                norms = grads.square().sum(1).sqrt()
                 if not (finite := norms.isfinite()).all():  # squares of single precision are finite in double precision
-                    norms, grads = norms.where(finite, 0), [part.where(finite[:, None], 0) for part in grads]
+                    norms, grads = norms.where(finite, 0), grads.where(finite[:, None], 0)
                 is_first = torch.arange(size, device=places.device) < len(piece)  # the last text counts once
                 yield piece, clip_weights(norms, self._clip_norm) * is_first, grads
                 start += len(piece)
@@ -445,15 +465,13 @@ class Gradients:
             self._sizes[shape] = at_once(self._room, SIDE_BY_SIDE["cpu"], bytes_each, SIDE_BY_SIDE["cuda"])
         return self._sizes[shape]
 
-    def _per_text(self, batch: Batch, loss: TextLoss, reading: Reading, epoch: int) -> list[Tensor]:
-        """Each text's gradient [b, entries], one tensor per parameter, in double precision."""
+    def _per_text(self, batch: Batch, loss: TextLoss, reading: Reading, epoch: int) -> Tensor:
+        """Each text's gradient [b, entries], all parameters' in a row, in double precision."""
         with recorded(self._layers) as passed:
             total = self._total(batch, loss, reading, epoch)
         deltas = torch.autograd.grad(total, [passed[layer][1] for layer in self._layers])
-        return [
-            torch.bmm(delta.transpose(1, 2), passed[layer][0]).flatten(1).double()
-            for layer, delta in zip(self._layers, deltas, strict=True)
-        ]
+        pairs = ((delta.transpose(1, 2), passed[layer][0]) for layer, delta in zip(self._layers, deltas, strict=True))
+        return torch.cat([torch.bmm(*pair).flatten(1) for pair in pairs], dim=1).double()
 
     def _total(self, batch: Batch, loss: TextLoss, reading: Reading, epoch: int) -> Tensor:
         log_likelihoods = log_probs(self._net, batch, reading, epoch, answers_only=loss.answers_only, forks=loss.forks)

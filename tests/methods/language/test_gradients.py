@@ -6,12 +6,14 @@ import math
 import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 import torch
 from opacus.grad_sample import GradSampleModule
 from torch import Tensor, nn
+from torch.nn import functional
 
 from dpcl_core.backbones import causal
 from dpcl_core.backbones.causal import Adapted
@@ -29,6 +31,9 @@ from tests.backbones import language_models
 from tests.methods.language import tiny
 from tests.methods.language.tiny import ALL
 from tests.support import second_device
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 
 def one_by_one(net: tiny.Adapted, batch: Batch, loss: TextLoss) -> list[Tensor]:
@@ -133,6 +138,35 @@ def test_log_probabilities_equal_the_whole_tables_of_logits() -> None:
     torch.testing.assert_close(found[:, 1:], expected, rtol=0, atol=1e-12)
     assert not found[:, 0].any()
     torch.testing.assert_close(answers, found * (batch.role == ANSWER), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("rows", [1, 30, 1000])  # of logits at once: one text's, a few texts', all
+@pytest.mark.parametrize("family", ["llama", "granite"])  # granite divides its logits by a constant
+def test_gradients_equal_those_through_the_whole_table(family: str, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    from transformers import GraniteConfig, GraniteForCausalLM, LlamaConfig, LlamaForCausalLM
+
+    monkeypatch.setitem(gradients._ROWS, "cpu", rows)
+    sizes = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
+    sizes |= {"vocab_size": tiny.Letters.size, "num_key_value_heads": 1}
+    torch.manual_seed(0)
+    if family == "granite":
+        model: PreTrainedModel = GraniteForCausalLM(GraniteConfig(**sizes, logits_scaling=4.0, initializer_range=0.3))
+    else:
+        model = LlamaForCausalLM(LlamaConfig(**sizes, initializer_range=0.3))
+    net, batch = Adapted(model.eval().requires_grad_(False), 3, 6.0, 0).double(), tiny.batch()
+    assert (net.split.plain_head is None) is (family == "granite")
+    parameters = list(net.trainable().values())
+    for _, second in net.pairs():
+        nn.init.normal_(second, std=0.1)
+    logits = net(net.embed(batch.ids), batch.mask)[:, :-1]
+    table = functional.pad(logits.log_softmax(-1).gather(2, batch.ids[:, 1:, None])[..., 0], (1, 0)) * batch.mask
+    for answers_only, expected in ((False, table), (True, table * (batch.role == ANSWER))):
+        found = log_probs(net, batch, answers_only=answers_only)
+        torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
+        slopes = torch.randn(found.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+        ways = [torch.autograd.grad((slopes * way).sum(), parameters, retain_graph=True) for way in (found, expected)]
+        for own, by_table in zip(*ways, strict=True):
+            torch.testing.assert_close(own, by_table, rtol=1e-10, atol=1e-12)
 
 
 # Adapters in single precision over a base in half: types, steps that stay finite, and pieces that fit into a card.
