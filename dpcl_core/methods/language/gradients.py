@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 
 AT_ONCE = 64  # texts per pass where no per-text gradients are needed: a public number
-_ROWS = {"cpu": 256, "cuda": 1024}  # of logits at once, unless one text has more: few stay in the cache
+_LOGITS = {"cpu": 1, "cuda": 8}  # texts whose logits are computed at once
 ANSWER_STEP = 4  # lengths of answers without forks are rounded up to multiples of this, in tokens
 
 
@@ -296,14 +296,15 @@ def _of_tokens(
 class _OfTokens(torch.autograd.Function):
     """The log-probability [b, k] of each token int64 [b, k] after states [b, k, d], by the last layer's weights [v, d].
 
-    With p the softmax of W x, the gradient of log p_t with respect to x is W_t - Wᵀ p. It is computed with p, a few texts at
-    a time, so the table of b times k times v numbers, whose reading and writing takes a third of a step, is never whole.
+    With p the softmax of W x, the gradient of log p_t with respect to x is W_t - Wᵀ p. It is computed with p, text by text
+    (a card takes a few at once), so the table of b times k times v numbers, whose reading and writing takes a third of a
+    step, is never whole, and these products have the same shape whatever stands beside a text.
     """
 
     @staticmethod
     def forward(ctx: Any, states: Tensor, weights: Tensor, tokens: Tensor) -> Tensor:
         values, slopes = [], []
-        n_texts = math.gcd(len(tokens), 1 << (max(1, _ROWS[states.device.type] // max(1, tokens.shape[1])).bit_length() - 1))
+        n_texts = _LOGITS[states.device.type]
         for rows, token in zip(torch.split(states.detach(), n_texts), torch.split(tokens, n_texts), strict=True):
             logits = (rows.flatten(0, 1) @ weights.T).to(at_least_single(rows.dtype))
             value, top = logits.gather(1, token.reshape(-1, 1)), logits.amax(dim=1, keepdim=True)
