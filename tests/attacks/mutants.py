@@ -83,12 +83,16 @@ def noise_of_all_tasks(patch: pytest.MonkeyPatch, module: str) -> None:
 
 def unclipped_heads(patch: pytest.MonkeyPatch) -> None:
     """Last layers add up gradients of any length."""
-    honest = linear_heads.clipped_sums
+    honest, prepared = linear_heads.clipped_sums, linear_heads.Prepared.of
 
-    def clipped_sums(data: Any, batch: Any, weights: Any, clips: Any) -> Any:
+    def of(*given: Any, all_clipped: bool) -> Any:
+        return prepared(*given)  # with the rows that a plain sum needs
+
+    def clipped_sums(data: Any, batch: Any, weights: Any, clips: Any, *rest: Any) -> Any:
         _, plain = honest(data, batch, weights, clips[:0])
         return plain[: len(clips)], plain[len(clips) :]
 
+    patch.setattr(linear_heads.Prepared, "of", of)
     patch.setattr(linear_heads, "clipped_sums", clipped_sums)
 
 
