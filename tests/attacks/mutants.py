@@ -81,18 +81,25 @@ def noise_of_all_tasks(patch: pytest.MonkeyPatch, module: str) -> None:
     patch.setattr(loaded, "noise_of", noise_of)
 
 
-def unclipped_heads(patch: pytest.MonkeyPatch) -> None:
-    """Last layers add up gradients of any length."""
-    honest, prepared = linear_heads.clipped_sums, linear_heads.Prepared.of
+def keep_rows(patch: pytest.MonkeyPatch) -> None:
+    """Examples of last layers keep the rows that plain sums need, though all budgets are clipped."""
+    prepared = linear_heads.Prepared.of
 
     def of(*given: Any, all_clipped: bool) -> Any:
-        return prepared(*given)  # with the rows that a plain sum needs
+        return prepared(*given)
+
+    patch.setattr(linear_heads.Prepared, "of", of)
+
+
+def unclipped_heads(patch: pytest.MonkeyPatch) -> None:
+    """Last layers add up gradients of any length."""
+    honest = linear_heads.clipped_sums
+    keep_rows(patch)
 
     def clipped_sums(data: Any, batch: Any, weights: Any, clips: Any, *rest: Any) -> Any:
         _, plain = honest(data, batch, weights, clips[:0])
         return plain[: len(clips)], plain[len(clips) :]
 
-    patch.setattr(linear_heads.Prepared, "of", of)
     patch.setattr(linear_heads, "clipped_sums", clipped_sums)
 
 

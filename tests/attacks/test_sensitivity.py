@@ -76,7 +76,7 @@ def rows_clipped_together(patch: pytest.MonkeyPatch) -> None:
 
 def heads_clipped_together(patch: pytest.MonkeyPatch) -> None:
     def made(honest: Any) -> Any:
-        def sums(data: Any, batch: Any, weights: Any, clips: Any) -> Any:
+        def sums(data: Any, batch: Any, weights: Any, clips: Any, *rest: Any) -> Any:
             _, plain = honest(data, batch, weights, clips[:0])
             own, others = plain[: len(clips)], plain[len(clips) :]
             with np.errstate(invalid="ignore"):  # sums of so long gradients can be infinite
@@ -85,6 +85,7 @@ def heads_clipped_together(patch: pytest.MonkeyPatch) -> None:
 
         return sums
 
+    mutants.keep_rows(patch)
     set_in(patch, "dpcl_core.methods.features.linear_heads", "clipped_sums", made)
 
 
