@@ -32,7 +32,7 @@ _QUIET = {
 
 def endpoint(address: str) -> tuple[str, int]:
     """Host and port. Raises BadInput for a host that is not this computer: here nothing is encrypted."""
-    if not (found := re.fullmatch(r"(127\.0\.0\.1|localhost):([0-9]{1,5})", address)):
+    if not (found := re.fullmatch(r"(127\.0\.0\.1|localhost):([1-9][0-9]{0,4})", address)):
         allowed = "must be 127.0.0.1:PORT, on this computer: for others run these apps in Flower's own deployment, with TLS"
         raise BadInput("--address", address, f"{allowed} (docs/guides/real_clients.md)")
     return found[1], int(found[2])
@@ -95,6 +95,6 @@ def _wait_until(is_there: bool, host: str, port: int, process: subprocess.Popen[
 
 
 def _is_there(host: str, port: int) -> bool:
-    with suppress(OSError), socket.create_connection((host, port), 1):
+    with suppress(OSError, OverflowError), socket.create_connection((host, port), 1):
         return True
     return False

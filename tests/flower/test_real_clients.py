@@ -412,7 +412,7 @@ def test_the_guarantee_says_whom_it_trusts(tmp_path: Path) -> None:
     assert simulates <= set(usual.guarantee.assumptions)
 
 
-@pytest.mark.parametrize("address", ["nowhere", "127.0.0.1", "127.0.0.1:x", "0.0.0.0:9093", "[::]:9093", "example.org:9093"])
+@pytest.mark.parametrize("address", ["nowhere", "127.0.0.1:0", "127.0.0.1:x", "0.0.0.0:9093", "[::]:9093", "example.org:1"])
 def test_an_address_is_on_this_computer(address: str, tmp_path: Path) -> None:
     """Nothing is encrypted, so nothing may go further; the sentence says what does go further."""
     server, client, *_ = parts(asked("label-means"), tmp_path)
