@@ -81,7 +81,7 @@ combinations: install-dev
 fuzz: install-dev
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.test_fuzzing
 
-# A server and five clients as processes of Flower, in an environment of its own; ten minutes. Writes docs/guides/real_clients.md.
+# A server and five clients as processes of Flower, in an environment of its own; fifteen minutes. Writes docs/guides/real_clients.md.
 flower: .venv-flower/.installed
 	OMP_NUM_THREADS=1 .venv-flower/bin/python -m tests.flower.test_real_processes
 

@@ -35,17 +35,18 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float32]
 
+Yielded = TypeVar("Yielded")
 Returned = TypeVar("Returned")
 _KEYS_PER_QUERY = 500  # hashes in one query
 _CHECK = 4  # bytes behind each vector
 _WAITS_SECONDS = 10.0  # for another process that writes
 
 
-def result_of(steps: Generator[object, None, Returned]) -> Returned:
-    """What a generator returns, without looking at what it yields."""
+def result_of(steps: Generator[Yielded, None, Returned], tell: Callable[[Yielded], object] = lambda _: None) -> Returned:
+    """What a generator returns; what it yields is told to `tell`."""
     while True:
         try:
-            next(steps)
+            tell(next(steps))
         except StopIteration as ended:
             return cast(Returned, ended.value)
 

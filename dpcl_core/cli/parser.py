@@ -241,14 +241,8 @@ def _add_flower(add: Add) -> None:
     flower = add("flower", "reading.flower", text)
     _add_target(flower, "a preset or settings to be split, with one epsilon and one seed; or a server's or client's folder")
     flower.add_argument("--to", metavar="DIR", help="split a run: folder to write the parts into")
-    address = "where the server listens, and clients find it (default 127.0.0.1:9093)"
+    address = "where the server listens on this computer, and clients find it (default 127.0.0.1:9093)"
     flower.add_argument("--address", default="127.0.0.1:9093", metavar="HOST:PORT", help=address)
-    flower.add_argument("--wait", type=float, default=120.0, metavar="SECONDS", help="for all clients to join (default 120)")
-    waits = "for an answer, after which it counts as zeros; for a server that is away (default 60)"
-    flower.add_argument("--patience", type=float, default=60.0, metavar="SECONDS", help=waits)
-    flower.add_argument("--authority", metavar="PEM", help="certificate of the authority that signed the server's")
-    flower.add_argument("--certificate", metavar="PEM", help="the server's certificate; needed beyond this computer")
-    flower.add_argument("--key", metavar="PEM", help="the key of that certificate")
 
 
 def _add_others(add: Add) -> None:

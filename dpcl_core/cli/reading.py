@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import errno
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -14,7 +13,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from dpcl_core import checks, machine, paths
-from dpcl_core.backbones import catalog, packaged
+from dpcl_core.backbones import catalog, extractor, packaged
 from dpcl_core.cli.common import asked_of, checked_store, open_store, result_text, spec_of
 from dpcl_core.cli.output import one_line, put, put_json, put_result, say
 from dpcl_core.data import understood
@@ -309,7 +308,7 @@ def _check_can_listen(address: str, port: int) -> None:
         raise BadInput("--address", address, allowed) from error
 
 
-# The commands of a run whose clients are processes of their own.
+# The command of a run whose clients are processes of their own.
 
 
 def flower(options: argparse.Namespace) -> int:
@@ -320,32 +319,19 @@ def flower(options: argparse.Namespace) -> int:
 
     if options.to is not None:
         return _split(options)
-    if options.spec is None:
-        raise BadInput("TARGET", "", "give the folder of a server or a client, or settings and --to DIR")
     if missing := machine.lacking(["flwr"]):
         raise BadInput("command", "flower", f"{missing}, in an environment of its own (docs/guides/real_clients.md)")
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # a stop from outside ends Flower's processes, too
-    folder = Path(options.spec)
-    part, given = participant.read_part(folder), (options.authority, options.certificate, options.key)
+    folder = Path(options.spec or ".").resolve()
+    part = participant.read_part(folder)
     if part.number is not None:
-        tls = None if options.authority is None else processes.Tls(Path(options.authority).resolve())
-        processes.join(folder, options.address, tls, options.patience)
-        said = f"client {part.number}: the server has ended the run"
-        put_result(options, {"client": part.number, "status": "finished"}, said)
+        processes.join(folder, options.address)
+        put_result(options, {"client": part.number, "status": "finished"}, f"client {part.number}: the server has ended")
         return 0
-    if any(given) and not all(given):
-        raise BadInput("--certificate", options.certificate or "", "goes with --key and --authority: give all three or none")
-    tls = None if options.authority is None else processes.Tls(*(Path(path).resolve() for path in given))
-    processes.serve(folder, options.address, tls, options.wait, options.patience, say)
-    reason, events = participant.failure(folder), participant.events(folder)
-    if options.json:
-        status = "finished" if reason is None else "failed"
-        put_json(result_document(folder.resolve().parent.name, status, part.spec, events))
-    elif reason is None:
-        put(result_text(Result(None, "", part.spec, tuple(events))))
-    if reason is not None:
-        say(reason)
-    return 0 if reason is None else 1
+    events = processes.serve(part, folder, options.address)
+    has_result = any(isinstance(event, CellFinished) for event in events)  # else Flower has said why
+    status, text = ("finished", result_text(Result(None, "", part.spec, events))) if has_result else ("failed", "")
+    put_result(options, result_document(folder.parent.name, status, part.spec, events), text)
+    return 0 if has_result else 1
 
 
 def _split(options: argparse.Namespace) -> int:
@@ -357,21 +343,12 @@ def _split(options: argparse.Namespace) -> int:
     participant.refuse(spec)
     administration.check_at_start(open_store(None), spec, "numbers")  # what real clients release is in no store
     opening = engine.open_run(checks.check_run(spec))
-    while True:
-        try:
-            said.append(next(opening))
-        except StopIteration as ended:
-            parts = participant.parts(spec, ended.value, said)
-            break
-    folders = [target / ("server" if part.number is None else f"client-{part.number}") for part in parts]
-    for part, folder in zip(parts, folders, strict=True):
-        participant.write(part, folder)
-    put_result(
-        options,
-        {"server": str(folders[0]), "clients": [str(folder) for folder in folders[1:]]},
-        f"{folders[0]}: settings, public facts and test examples\n"
-        f"{folders[1]} to {folders[-1].name}: each client's own examples and key, for it alone",
-    )
+    parts = participant.parts(spec, extractor.result_of(opening, said.append), said)
+    for name, part in parts.items():
+        participant.write(part, target / name)
+    names = [str(target / name) for name in parts]
+    text = f"{names[0]}: settings, public facts, test examples\n{names[1]} to {names[-1]}: a client's own examples and key"
+    put_result(options, {"server": names[0], "clients": names[1:]}, text)
     return 0
 
 

@@ -22,9 +22,9 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from dpcl_core import checks, engine
-from dpcl_core.events import CellFinished, Classifier, Event, Progress, to_json
-from dpcl_core.flower import participant
-from dpcl_core.flower import processes as flower_processes
+from dpcl_core.backbones import extractor
+from dpcl_core.events import CellFinished, Classifier, Event, Progress, from_json, to_json
+from dpcl_core.flower import exchange, participant
 from dpcl_core.learning import Group
 from dpcl_core.spec import RunSpec
 from tests.flower.test_real_clients import Lie, Wire, compared, one_number, vector, without
@@ -48,22 +48,20 @@ LIES: Mapping[str, tuple[str, Lie]] = {  # by name: as Python source of the proc
 }
 _LIAR = """
 import os, struct
-from dpcl_core.flower import participant
-honest = participant.answered
-def answered(key, question, vector):
-    record = honest(key, question, vector)
-    sent = record["vector"]
-    if os.environ["LIE"] == "die":
-        if question.task == 1:
-            import psutil
-            above = psutil.Process().parents()
-            names = ["dpcl_core" in process.cmdline() for process in above]
-            for process in above[: names.index(True) + 1]:  # up to the command of this client, and no further
-                process.kill()
-            os.kill(os.getpid(), 9)
-        return record
-    return {**record, "vector": eval(os.environ["LIE"])}
-participant.answered = answered
+from dpcl_core.flower import exchange
+honest = exchange.reply
+def reply(folder, record):
+    answer = honest(folder, record)
+    sent = answer.get("vector")
+    if os.environ["LIE"] == "die" and sent and record["task"] == 1:
+        import psutil
+        above = psutil.Process().parents()
+        names = ["dpcl_core" in process.cmdline() for process in above]
+        for process in above[: names.index(True) + 1]:  # up to the command of this client, and no further
+            process.kill()
+        os.kill(os.getpid(), 9)
+    return {**answer, "vector": eval(os.environ["LIE"])} if sent and os.environ["LIE"] != "die" else answer
+exchange.reply = reply
 """
 
 
@@ -83,20 +81,15 @@ def asked(method: str, *sets: str) -> RunSpec:
 
 
 def opened(spec: RunSpec) -> tuple[engine.Opened, list[Event]]:
-    opening, events = engine.open_run(checks.check_run(spec)), []
-    while True:
-        try:
-            events.append(next(opening))
-        except StopIteration as ended:
-            return ended.value, events
+    events: list[Event] = []
+    return extractor.result_of(engine.open_run(checks.check_run(spec)), events.append), events
 
 
 def parts(spec: RunSpec, folder: Path) -> list[Path]:
-    of, events = opened(spec)
-    folders = [folder / "server", *(folder / f"client-{number}" for number in range(N))]
-    for part, target in zip(participant.parts(spec, of, events), folders, strict=True):
-        participant.write(part, target)
-    return folders
+    made = participant.parts(spec, *opened(spec))
+    for name, part in made.items():
+        participant.write(part, folder / name)
+    return [folder / name for name in made]
 
 
 def processes(folders: Sequence[Path], lies: Mapping[int, str] | None = None) -> Ended:
@@ -106,9 +99,8 @@ def processes(folders: Sequence[Path], lies: Mapping[int, str] | None = None) ->
         address = f"127.0.0.1:{found.getsockname()[1]}"
     began = time.monotonic()
     program = [sys.executable, "-m", "dpcl_core", "flower"]
-    patience = ["--patience", str(PATIENCE_SECONDS)]  # Flower notices who has left
     server = subprocess.Popen(
-        [*program, "server", str(folders[0]), "--address", address, "--wait", str(PATIENCE_SECONDS), *patience],
+        [*program, "server", str(folders[0]), "--address", address],
         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, cwd=ROOT,
     )  # fmt: skip
     joined = []
@@ -129,7 +121,8 @@ def processes(folders: Sequence[Path], lies: Mapping[int, str] | None = None) ->
             if process.poll() is None:
                 process.send_signal(signal.SIGINT)
                 process.wait(PATIENCE_SECONDS)
-    return Ended(server.returncode, said, participant.events(folders[0]), time.monotonic() - began)
+    lines = (folders[0] / participant.EVENTS).read_text(encoding="utf-8").splitlines()
+    return Ended(server.returncode, said, tuple(from_json(json.loads(line)) for line in lines), time.monotonic() - began)
 
 
 def told(events: Sequence[Event]) -> list[object]:
@@ -170,9 +163,10 @@ def lied(folder: Path) -> tuple[str, float, int]:
     folders = parts(spec, folder / "fake")
     over = Wire({100 + number: part for number, part in enumerate(folders[1:])})
     over.lies = {100 + number: lie for number, (_, lie) in enumerate(LIES.values())}
-    expected = list(flower_processes.events(participant.read_part(folders[0]), over, 0, lambda line: None))
-    for number, reason in ((0, "numbers that are not finite"), (2, "doubles were wanted"), (3, "67108864 bytes")):
-        assert any(f"client {number}: " in line and reason in line for line in ended.said.splitlines()), ended.said
+    expected = list(exchange.events(participant.read_part(folders[0]), over, lambda line: None))
+    assert [f"task 1, round 1: client {number} counts as zeros" in ended.said for number in range(N)] == [
+        True, False, True, True, False
+    ], ended.said  # fmt: skip
     what = "`label-means`, four liars: NaN, a million, a number too many, 64 MiB"
     return what, ended.seconds, differing(ended.events, expected)
 
@@ -185,9 +179,9 @@ def released(folder: Path) -> tuple[str, float, int]:
     usual = simulated(asked("label-means"))
     ours, theirs = ([to_json(event) for event in of if isinstance(event, Classifier)] for of in (ended.events, usual))
     assert all(one != other for one, other in zip(ours, theirs, strict=True))
-    again = processes(folders)
-    assert again.status == 1
-    assert "have answered an earlier run, which spent their budget" in again.said
+    again = processes(folders[:1])
+    assert again.status == 2
+    assert "must be new: its clients have answered a run, which spent their budget" in again.said
     ledgers = [[event.ledger for event in of if isinstance(event, CellFinished)] for of in (ended.events, usual)]
     return "`label-means`, a release: the ledger alone is compared", ended.seconds, int(ledgers[0] != ledgers[1])
 
