@@ -28,6 +28,8 @@ from dpcl_core.published import Print
 from dpcl_core.scenarios.stream import Examples, Task
 from dpcl_core.spec import Cell, RunSpec
 
+_MOST_SCALED = 1 << 28  # bytes of a table whose rows are kept scaled, too
+
 
 @dataclass(frozen=True, kw_only=True)
 class CosineParams(PredictionParams, RememberedParams):
@@ -95,8 +97,12 @@ class CosineClassifier:
             self._released[row][np.ix_(alike, space)] = True
 
     def _scaled(self, train: Examples) -> NDArray[np.generic] | UnitRows:
-        """The examples' features; of several seeds, which learn the same rows, as rows that are scaled once."""
-        if len(self._seeds) == 1 or train.rows is None or train.columns is not None:
+        """The examples' features; of several seeds, which learn the same rows, as rows that are scaled once.
+
+        Not of a large table, where a second copy would cost more memory than the file.
+        """
+        is_large = train.table.nbytes > _MOST_SCALED
+        if len(self._seeds) == 1 or train.rows is None or train.columns is not None or is_large:
             return train.inputs
         if self._units is None or self._units.table is not train.table:
             self._units = UnitRows(train.table, train.rows)
