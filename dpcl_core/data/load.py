@@ -245,7 +245,7 @@ def _sentences() -> tuple[list[str], str]:
     path = None if folder is None else paths.inside(folder / _FOLDER, _FILE, "anchors")
     if path is None or not path.is_file():
         return invented(), "invented texts of this project's public corpus"
-    with sheets.readable(path, _FILE):
+    with sheets.readable(path, _FILE, sheets.NO_PARQUET):
         table = pq.read_table(path)
     if "text" not in table.column_names or not is_text(table.schema.field("text").type):
         raise BadInput(_FILE, ", ".join(table.column_names), "must have a column text of public sentences")
