@@ -51,7 +51,7 @@ class Asked:
 
     def on(self, fields: schema.Schema) -> schema.Schema:
         """The schema with this in the place of its own. Raises BadInput for a number that is not allowed."""
-        said = {role: column for role, column in asdict(self.columns).items() if column is not None}
+        said = self.columns.roles
         if twice := [role for role, column in said.items() if role != "target" and column == said.get("target")]:
             raise BadInput(f"--{twice[0]}", said["target"], "is the column of --target already: name another one")
         changed = {**asdict(fields), "columns": {**asdict(fields.columns), **said}}

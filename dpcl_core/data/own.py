@@ -21,7 +21,7 @@ from pathlib import Path
 
 from dpcl_core import paths
 from dpcl_core.data import catalog, files, outline, schema
-from dpcl_core.data.card import CARDS, HELD_OUT
+from dpcl_core.data.card import CARDS
 from dpcl_core.errors import BadInput
 
 # Beside data that were taken in, both of them: a digest of the token of the visitor who took them in, empty from a terminal;
@@ -186,7 +186,7 @@ def knows_by_first_rule(name: str, apart: str, seen: Marks) -> bool:
         return False
     with suppress(BadInput):
         card = replace(catalog.card(name), coins=1, columns=(), separator="")
-        first = catalog.with_public_columns(card, card.held_out or HELD_OUT)
+        first = catalog.with_public_columns(card)
         return not before.isdisjoint(marks_of(outline.outline(first, files.find(first)), apart))
     return False
 

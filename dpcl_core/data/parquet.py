@@ -118,10 +118,8 @@ def read_windows(parts: Sequence[Path], card: DatasetCard, rows: NDArray[np.int6
     for path, part in _by_file(parts, card, rows):
         shown = shown_name(card, path)
         with parquet_file(path, card) as file:
-            if WINDOW_COLUMN not in file.schema_arrow.names:
-                raise BadInput(shown, ", ".join(file.schema_arrow.names), f"must have a column {WINDOW_COLUMN}")
             column = file.read(columns=[WINDOW_COLUMN])[WINDOW_COLUMN].take(pa.array(part))
-            found.append(_windows_of(_Cells(column, WINDOW_COLUMN, shown, part)))
+        found.append(_windows_of(_Cells(column, WINDOW_COLUMN, shown, part)))
     return np.concatenate(found)
 
 
@@ -157,8 +155,10 @@ def _opened(path: Path, card: DatasetCard, is_private: bool) -> _Piece:
         if column in LABEL_COLUMNS and not is_number:
             raise BadInput(f"{shown} column {column}", str(kind), "must hold whole numbers")
         source = source_column(card)
-        if card.kind == "sensor" and source not in schema.names:
-            raise BadInput(shown, ", ".join(schema.names), f"must have a column {source} of samples a second")
+        needed = {source: f"{source} of samples a second", WINDOW_COLUMN: WINDOW_COLUMN} if card.kind == "sensor" else {}
+        for name, what in needed.items():
+            if name not in schema.names:
+                raise BadInput(shown, ", ".join(schema.names), f"must have a column {what}")
         lists = [name for name in IMAGE_COLUMNS if name in schema.names and is_list(schema.field(name).type)][:1]
         wanted = [name for name in (column, card.name_column, source, WINDOW_COLUMN, *lists) if name in schema.names]
         table: pa.Table = file.read(columns=wanted)
@@ -192,8 +192,7 @@ def _checked_rows(piece: _Piece, rows: NDArray[np.int64], card: DatasetCard, top
     source = source_column(card)
     if card.kind == "sensor":
         sources = _rates_of(cells[source])
-        if WINDOW_COLUMN in cells:
-            _windows_of(cells[WINDOW_COLUMN])
+        _windows_of(cells[WINDOW_COLUMN])
     elif source in cells:
         texts, of_row = cells[source].texts()
         sources = np.asarray(texts, dtype=np.str_)[of_row]

@@ -98,14 +98,11 @@ class FolderSheet:
         for entry in chosen:
             if entry.wrong:
                 raise entry.wrong
-        base = known.numbers if known else {name: place for place, name in enumerate(self._card.classes)}
-        folders = {entry.label for entry in chosen}
-        numbers = base if known or base.keys() >= folders else {name: place for place, name in enumerate(sorted(folders))}
-        if known and known.is_open:
-            numbers = {**base, **{name: place for place, name in enumerate(sorted(folders - base.keys()), start=len(base))}}
-        for entry in chosen:
-            if known is not None and entry.label not in numbers:
+            if known and not known.is_open and entry.label not in known.numbers:
                 raise BadInput(entry.shown, entry.label, "train and test must have the same classes")
+        folders = {entry.label for entry in chosen}
+        listed = [*known.numbers] if known else [*self._card.classes] if folders <= {*self._card.classes} else []
+        numbers = {name: place for place, name in enumerate([*listed, *sorted(folders.difference(listed))])}
         labels = np.array([numbers[entry.label] for entry in chosen], dtype=np.int64)
         return Rows(labels, {label: name for name, label in numbers.items()}, None, numbers=numbers)
 
