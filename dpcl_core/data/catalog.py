@@ -166,15 +166,15 @@ def needed_bytes(data: DataSpec) -> float:
     assert outlined is not None
     kept, rows = facts_of(data), outlined.n_train + len(outlined.test.labels)
     n_cells = 0 if found.train[0].suffix in sheets.TYPED else len(sheets.header(found.train[0], dataset))
-    return 5e8 + 2.2 * 4 * (kept.n_train + kept.n_test) * _n_values(dataset, found, outlined) + 100.0 * rows * n_cells
+    return 5e8 + 2.2 * 4 * (kept.n_train + kept.n_test) * _n_values(outlined) + 100.0 * rows * n_cells
 
 
 @lru_cache(maxsize=32)
-def _n_values(dataset: DatasetCard, found: files.DataFiles, outlined: Outline) -> int:
+def _n_values(outlined: Outline) -> int:
     """How many numbers a row becomes, by the first public rows."""
-    paths, is_divided = found.test or found.train, not found.test
-    first = next(filter(len, tables.taken_pieces(paths, outlined.test.rows, dataset, is_private=is_divided)))
-    return sum(table_features.planned_columns(dataset, first, sheets.shown_name(dataset, paths[0])).widths)
+    of = outlined.test.contents
+    first = next(filter(len, tables.taken_pieces(of, outlined.test.rows)))
+    return sum(table_features.planned_columns(of.card, first, sheets.shown_name(of.card, of.paths[0])).widths)
 
 
 def of_own_labels(dataset: DatasetCard) -> str:
@@ -216,7 +216,7 @@ def outlines(dataset: DatasetCard) -> list[Outline | None]:
     found: list[Outline | None] = []
     for member in members(dataset):
         try:
-            found.append(outline(member, files.find(member)))
+            found.append(outline(member))
         except DataMissing:
             if member.hub is None:
                 raise

@@ -69,6 +69,17 @@ class DataFiles:
         return bool(self.train) and self.train[0].suffix not in TABLES
 
 
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """The files of a split (none: the bundled digits), and their names, times and sizes. `is_private`: nothing of their rows
+    is reported."""
+
+    card: DatasetCard
+    paths: tuple[Path, ...]
+    stamp: tuple[tuple[str, int], ...]
+    is_private: bool = True
+
+
 def ending(path: Path) -> str:
     """The usual ending of a file of this form."""
     return ALIKE.get(path.suffix.lower(), path.suffix.lower())

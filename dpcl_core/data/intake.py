@@ -103,8 +103,7 @@ def taken_in(
         stem = staged.name if of is None else of.removeprefix("own:")
         stem = f"{stem}-{owner[:6]}" if is_apart and of is None else stem
         with files.only_in(staged.parent), _trouble(path):
-            card = catalog.card(f"own:{staged.name}")
-            known = own.marks_of(outline.outline(card, files.find(card)), apart)
+            known = own.marks_of(outline.outline(catalog.card(f"own:{staged.name}")), apart)
         with _trouble(path), _alone():  # of two at once, the second sees the name of the first
             numbered = chain([stem], (f"{stem}-{number}" for number in count(2)))
             name = next(one for one in numbered if _is_free(one, root) or _is_same(root / one, origin, owner))

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib import resources
 from itertools import pairwise
-from pathlib import Path
 from typing import cast
 
 import numpy as np
@@ -116,14 +115,11 @@ def load_dataset(data: DataSpec, *, undeclared: bool = False) -> Dataset:
     """
     card = catalog.card(data.dataset)
     members = catalog.members(card)
-    data_files = [_find(member) for member in members]
-    full = [outline(member, files_) for member, files_ in zip(members, data_files, strict=True)]
-    chosen = [one.opened() for one in full] if undeclared else full
-    thinned = [one.thinned(Caps.of(data)) for one in chosen]
-    pairs = [_read(*member) for member in zip(members, data_files, thinned, strict=True)]
+    full = [outline(_fetched(member)) for member in members]
+    thinned = [(one.opened() if undeclared else one).thinned(Caps.of(data)) for one in full]
     named = join_members(card, thinned, keyed=True)
     parts = []
-    for read, split in zip(zip(*pairs, strict=True), (named.train, named.test), strict=True):
+    for read, split in zip(zip(*map(_read, thinned), strict=True), (named.train, named.test), strict=True):
         texts, images = [one for one in read if isinstance(one, Texts)], [one for one in read if isinstance(one, Images)]
         content = (tables.joined_texts(texts) if texts else parquet.concatenated(images, None)) if card.members else read[0]
         parts.append(Split(content, split.labels, split.sources, split.keys))
@@ -146,50 +142,46 @@ def load_dataset(data: DataSpec, *, undeclared: bool = False) -> Dataset:
     )
 
 
-def _find(card: DatasetCard) -> files.DataFiles:
-    """The dataset's files, downloaded if necessary."""
+def _fetched(card: DatasetCard) -> DatasetCard:
+    """The card, when the dataset's files are here, downloaded if necessary."""
     try:
-        return files.find(card)
+        files.find(card)
     except DataMissing:
         if card.hub is None:
             raise
         files.fetch(card)
-        return files.find(card)
+    return card
 
 
-def _read(card: DatasetCard, data_files: files.DataFiles, rows: Outline) -> tuple[Content, Content]:
+def _read(outlined: Outline) -> tuple[Content, Content]:
     """The examples of the training and test parts."""
-    train, test = (data_files.train, rows.train.rows), (data_files.test or data_files.train, rows.test.rows)
-    # A file or folder of the user's own, divided by coins: nobody chose what is in its test part, so no error names a row.
-    is_divided = card.is_own and not data_files.test
+    train, test = (outlined.train.contents, outlined.train.rows), (outlined.test.contents, outlined.test.rows)
+    card = train[0].card
     if card.kind == "sensor":
-        accelerations = [parquet.read_windows(paths, card, of_part) for paths, of_part in (train, test)]
+        accelerations = parquet.read_windows(*train), parquet.read_windows(*test)
         if card.scaled_by == "training":
             return dataset.z_scored(*accelerations)
         return dataset.in_range(accelerations[0]), dataset.in_range(accelerations[1])
     if card.kind == "tagged":
-        return tagged.read_sentences(*train, card), tagged.read_sentences(*test, card)
+        return tagged.read_sentences(*train), tagged.read_sentences(*test)
     if card.kind in ("table", "embedding"):
-        return tables.read_vectors(card, train, test, is_divided=is_divided)
+        return tables.read_vectors(*train, *test)
     if card.kind == "text":
         # In a single divided file the numbers of test rows, too, skip malformed lines as those of training rows do.
-        parts = (train, True), (test, not data_files.test)
-        texts = [tables.TextSheet(paths, card, is_private=one).texts(of_part) for (paths, of_part), one in parts]
-        return texts[0], texts[1]
-    tested = _images(card, *test, is_private=is_divided)
-    trained = _images(replace(card, shape=card.shape or tested.shape), *train, is_private=True)
+        return tables.TextSheet(train[0]).texts(train[1]), tables.TextSheet(test[0]).texts(test[1])
+    # A file or folder of the user's own, divided by coins: nobody chose what is in its test part, so no error names a row.
+    tested = _images(replace(test[0], is_private=test[0].is_private and card.is_own), test[1])
+    trained = _images(replace(train[0], card=replace(card, shape=card.shape or tested.shape)), train[1])
     if trained.shape != tested.shape:
         shapes = f"{_shown(trained.shape)} and {_shown(tested.shape)}"
         raise BadInput(f"{card.name} images", shapes, "train and test must hold images of the same form and size")
     return trained, tested
 
 
-def _images(card: DatasetCard, paths: tuple[Path, ...], rows: NDArray[np.int64], *, is_private: bool) -> Images:
-    if not paths:
+def _images(of: files.Contents, rows: NDArray[np.int64]) -> Images:
+    if not of.paths:
         return digits()[0].take(rows)
-    if paths[0].suffix == ".parquet":
-        return parquet.read_images(paths, card, rows, is_private=is_private)
-    return tables.read_images(paths[0], card, rows, is_private=is_private)
+    return parquet.read_images(of, rows) if of.paths[0].suffix == ".parquet" else tables.read_images(of, rows)
 
 
 def _shown(shape: tuple[int, int, int] | None) -> str:

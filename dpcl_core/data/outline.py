@@ -15,12 +15,13 @@ from numpy.typing import NDArray
 from dpcl_core.data import coins, columns, files, lines, parquet, rows, sheets, tables, tagged
 from dpcl_core.data.card import HELD_OUT, Caps, DatasetCard, Kind
 from dpcl_core.data.columns import Column, is_list, pa, pc
+from dpcl_core.data.files import Contents
 from dpcl_core.data.rows import PublicFacts, RowReader, Rows, usable_rows
 from dpcl_core.errors import BadInput, instead_of
 
 # Public constants: the same subset for every run, seed and user.
 _SUBSET, _CONTRIBUTION = 20_250_917, 20_261_123
-_SHEETS: Mapping[Kind, Callable[..., RowReader]] = {
+_SHEETS: Mapping[Kind, Callable[[Contents], RowReader]] = {
     "tagged": tagged.TaggedSheet, "table": tables.TableSheet, "embedding": tables.TableSheet, "text": tables.TextSheet,
 }  # fmt: skip
 
@@ -115,11 +116,12 @@ class Outline:
         return n_units * np.where(kind_counts > 0, kind_counts / len(kinds), 1 / n_kinds)
 
 
-def outline(card: DatasetCard, data_files: files.DataFiles) -> Outline:
+def outline(card: DatasetCard) -> Outline:
     """The outline of one dataset's files, cached until a file changes.
 
-    Raises BadInput naming file, row and what is allowed.
+    Raises BadInput naming file, row and what is allowed, DataMissing where there are no files.
     """
+    data_files = files.find(card)
     return _outline(card, data_files, tuple(_stamp(data_files, card)))
 
 
@@ -181,17 +183,18 @@ def _bounded(rows: NDArray[np.int64], card: DatasetCard, contents: Contents) -> 
     return np.sort(rows[order[place < card.per_person]])
 
 
-def refused(card: DatasetCard, data_files: files.DataFiles) -> tuple[int, dict[int, BadInput]]:
+def refused(card: DatasetCard) -> tuple[int, dict[int, BadInput]]:
     """The number of training rows, and the error of each unusable one: for their owner only."""
-    data, errors = _opened(card, data_files, tuple(_stamp(data_files, card))), dict[int, BadInput]()
+    data_files, errors = files.find(card), dict[int, BadInput]()
+    data = _opened(card, data_files, tuple(_stamp(data_files, card)))
     usable_rows(data.reader, data.train_rows, data.facts, errors)
-    return len(data.train_rows), _reasons(errors, card, data_files.train)
+    return len(data.train_rows), _reasons(errors, data.contents[0])
 
 
-def _reasons(errors: dict[int, BadInput], card: DatasetCard, paths: Sequence[Path]) -> dict[int, BadInput]:
+def _reasons(errors: dict[int, BadInput], of: Contents) -> dict[int, BadInput]:
     """The errors of rows, where lines that are no row say so."""
-    is_of_lines = card.kind != "tagged" and not paths[0].is_dir() and files.ending(paths[0]) in lines.SUFFIXES
-    none = sheets.rows_of_lines(paths[0], card, is_private=True)[1] if errors and is_of_lines else {}
+    is_of_lines = of.card.kind != "tagged" and not of.paths[0].is_dir() and files.ending(of.paths[0]) in lines.SUFFIXES
+    none = sheets.rows_of_lines(of.paths[0], of.card, is_private=True)[1] if errors and is_of_lines else {}
     told = {row: BadInput(errors[row].field.rpartition(",")[0], "no row", sheets.NO_ROW) for row in none if row in errors}
     return {**errors, **told}
 
@@ -213,8 +216,8 @@ def _needed(card: DatasetCard) -> str:
 
 def _opened(card: DatasetCard, data_files: files.DataFiles, stamp: tuple[tuple[str, int], ...]) -> _Opened:
     contents = [Contents(card, data_files.train, stamp), Contents(card, data_files.test, stamp, is_private=False)]
-    train_reader = row_reader(card, data_files.train, is_private=True)
-    test_reader = row_reader(card, data_files.test, is_private=False) if data_files.test else None
+    train_reader = row_reader(contents[0])
+    test_reader = row_reader(contents[1]) if data_files.test else None
     lost: tuple[tuple[str, int], ...] = ()
     test_rows, train_rows = (np.arange(len(reader or ()), dtype=np.int64) for reader in (test_reader, train_reader))
     if test_reader is None:
@@ -224,8 +227,7 @@ def _opened(card: DatasetCard, data_files: files.DataFiles, stamp: tuple[tuple[s
         if card.is_own:  # by the same rule as training rows: nobody chose what is in the test part
             wrong: dict[int, BadInput] = {}
             test_rows = _bounded(usable_rows(train_reader, test_rows, None, wrong), card, contents[0])
-            wrong = _reasons(wrong, card, data_files.train)
-            lost = tuple(Counter(one.allowed for one in wrong.values()).most_common())
+            lost = tuple(Counter(one.allowed for one in _reasons(wrong, contents[0]).values()).most_common())
             if not len(test_rows):
                 why = f"; here {lost[0][1]:,} of them: {lost[0][0]}" if lost else ""
                 allowed = f"needs rows with {_needed(card)}: public coins make about a fifth the public test part{why}"
@@ -242,13 +244,11 @@ def _opened(card: DatasetCard, data_files: files.DataFiles, stamp: tuple[tuple[s
     return _Opened(train_reader, train_rows, public, test_rows, classes, sources, facts, contents, lost)
 
 
-def row_reader(card: DatasetCard, paths: Sequence[Path], *, is_private: bool) -> RowReader:
-    """A reader of a split's files (none: the bundled digits). Raises BadInput for unusable files or headers."""
-    if not paths:
+def row_reader(of: Contents) -> RowReader:
+    """A reader of a split's files. Raises BadInput for unusable files or headers."""
+    if not of.paths:
         return rows.Digits()
-    if paths[0].is_dir():
-        return tables.FolderSheet(paths[0], card, is_private=is_private)
-    return _SHEETS.get(card.kind, parquet.Sheet)(paths, card, is_private=is_private)
+    return tables.FolderSheet(of) if of.paths[0].is_dir() else _SHEETS.get(of.card.kind, parquet.Sheet)(of)
 
 
 def _numbered(private: Rows, n_classes: int) -> tuple[Rows, tuple[str, ...]]:
@@ -305,17 +305,6 @@ def _stamp(data_files: files.DataFiles, card: DatasetCard) -> Sequence[tuple[str
 # The text of every row of a split, for its public coin: a function of that row alone, so that no other row moves it.
 
 
-@dataclass(frozen=True, slots=True)
-class Contents:
-    """The files of a split (none: the bundled digits), and their names, times and sizes. `is_private`: nothing of their rows
-    is reported."""
-
-    card: DatasetCard
-    paths: tuple[Path, ...]
-    stamp: tuple[tuple[str, int], ...]
-    is_private: bool = True
-
-
 @lru_cache(maxsize=64)
 def keys_of(contents: Contents) -> NDArray[np.uint64]:
     """A key for each row of the files, uint64 [n], cached until they change; independent of the schema."""
@@ -353,7 +342,7 @@ def _rows(of: Contents) -> Iterator[bytes]:
     elif card.is_own and card.coins > 1 and card.kind not in ("image", "sensor"):
         yield from coins.distinct(row for path in paths for row in _whole(path, of))
     elif card.kind == "tagged":
-        for sentence in tagged.sentences(paths, card):  # an unreadable one counts as empty
+        for sentence in tagged.sentences(of):  # an unreadable one counts as empty
             words = () if isinstance(sentence, BadInput) else sentence[0]
             yield "\n".join(words).encode("utf-8", "surrogatepass")
     elif card.kind in ("table", "embedding") or card.roles:

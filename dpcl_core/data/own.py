@@ -186,8 +186,7 @@ def knows_by_first_rule(name: str, apart: str, seen: Marks) -> bool:
         return False
     with suppress(BadInput):
         card = replace(catalog.card(name), coins=1, columns=(), separator="")
-        first = catalog.with_public_columns(card)
-        return not before.isdisjoint(marks_of(outline.outline(first, files.find(first)), apart))
+        return not before.isdisjoint(marks_of(outline.outline(catalog.with_public_columns(card)), apart))
     return False
 
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from dpcl_core.data import lines, sheets
 from dpcl_core.data.card import DatasetCard
 from dpcl_core.data.columns import is_text, of_arrow, pa, pq, values_of
+from dpcl_core.data.files import Contents
 from dpcl_core.data.rows import SOURCE_COLUMN, PublicFacts, Rows
 from dpcl_core.data.texts import BEGIN, INSIDE, OUTSIDE, Sentences, tags_of
 from dpcl_core.errors import BadInput
@@ -107,15 +108,15 @@ _TAGS_COLUMNS = (TAGS_COLUMN, "ner_tags")
 class TaggedSheet:
     """The files of a split of tagged sentences. Raises BadInput on opening for an unusable file or header."""
 
-    def __init__(self, parts: Sequence[Path], card: DatasetCard, *, is_private: bool) -> None:
-        self._card, self._shown = card, sheets.shown_name(card, parts[0])
-        self._sentences = sentences(parts, card)
-        if not self._sentences and not is_private:
-            if parts[0].suffix == ".conll":
+    def __init__(self, of: Contents) -> None:
+        self._card, self._shown = of.card, sheets.shown_name(of.card, of.paths[0])
+        self._sentences = sentences(of)
+        if not self._sentences and not of.is_private:
+            if of.paths[0].suffix == ".conll":
                 allowed = "must hold at least one sentence in the form of OntoNotes (CoNLL-2012)"
                 raise BadInput(self._shown, "no sentences", allowed)
             raise BadInput(self._shown, "no rows", "must have at least one row")
-        self.has_sources = all(one.suffix != ".parquet" or SOURCE_COLUMN in pq.read_schema(one).names for one in parts)
+        self.has_sources = all(one.suffix != ".parquet" or SOURCE_COLUMN in pq.read_schema(one).names for one in of.paths)
 
     def __len__(self) -> int:
         return len(self._sentences)
@@ -151,15 +152,15 @@ def _usable(sentence: Tagged | BadInput) -> Tagged:
     return sentence
 
 
-def read_sentences(parts: Sequence[Path], rows: NDArray[np.int64], card: DatasetCard) -> Sentences:
+def read_sentences(of: Contents, rows: NDArray[np.int64]) -> Sentences:
     """The sentences of these rows, ascending, each once even if its number is repeated."""
-    all_sentences = sentences(parts, card)
+    all_sentences = sentences(of)
     return Sentences([_usable(all_sentences[row])[0] for row in np.unique(rows).tolist()])
 
 
-def sentences(parts: Sequence[Path], card: DatasetCard) -> list[Tagged | BadInput]:
+def sentences(of: Contents) -> list[Tagged | BadInput]:
     """The sentences of a split; an unusable one is replaced by its error."""
-    return [sentence for path in parts for sentence in _READERS[path.suffix](path, card)]
+    return [sentence for path in of.paths for sentence in _READERS[path.suffix](path, of.card)]
 
 
 def tags_column(names: Collection[str]) -> str | None:

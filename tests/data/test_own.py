@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from dpcl_core import cli, paths
-from dpcl_core.data import catalog, files, intake, own, schema, understood
+from dpcl_core.data import catalog, intake, own, schema, understood
 from dpcl_core.data.intake import Asked
 from dpcl_core.data.load import load_dataset
 from dpcl_core.data.outline import outline
@@ -363,7 +363,7 @@ def taken_in_before(name: str) -> str:
 
 def digest(name: str) -> str:
     card = catalog.card(name)
-    found = outline(card, files.find(card))
+    found = outline(card)
     keys = np.concatenate([found.test.keys(), found.open_train.keys()])
     return f"{sha256(keys.astype('<u8').tobytes()).hexdigest()[:16]} {len(found.test.rows)} {len(found.open_train.rows)}"
 
@@ -379,7 +379,7 @@ def test_rows_that_are_known_by_the_first_rule_keep_it_under_another_name(name: 
     """Also where the data were deleted since: then their marks stand in the store alone."""
     before = taken_in_before(name)
     card = catalog.card(before)
-    known = own.marks_of(outline(card, files.find(card)))
+    known = own.marks_of(outline(card))
     own.write_marks(paths.home() / "data" / before.removeprefix("own:"), known)
     path = tmp_path / f"brought-again{Path(name).suffix}"
     BEFORE[name][0](path)

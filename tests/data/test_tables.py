@@ -229,7 +229,7 @@ def test_the_kept_rows_of_a_person_depend_on_that_persons_usable_rows_alone(data
     card = catalog.card("own:mine")
     (found,) = catalog.outlines(card)
     assert found.train.rows.tolist() == [20, 21, 22], "rows without a person are a person each"
-    assert outline.outline(card, catalog.files.find(card)).train.labels.tolist() == [0, 0, 1]
+    assert outline.outline(card).train.labels.tolist() == [0, 0, 1]
 
 
 @pytest.mark.parametrize(

@@ -421,11 +421,11 @@ def test_data_that_are_not_here_have_no_budget(name: str, data: str, store: Stor
 def test_the_account_depends_on_no_private_row(home: Path, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Other private rows, same public ones: spent, left and refusals are the same."""
     monkeypatch.delenv("DPCL_DATA", raising=False)
-    from dpcl_core.data import catalog, files, outline
+    from dpcl_core.data import catalog, outline
 
     name = taken_in(home / "visits.csv")
     card = catalog.card(name)
-    public = set(outline.outline(card, files.find(card)).test.rows.tolist())
+    public = set(outline.outline(card).test.rows.tolist())
     said = []
     for number in range(2):
         rows = [row if place in public or not number else f"7{row}" for place, row in enumerate(ROWS)]
