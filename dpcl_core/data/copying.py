@@ -274,7 +274,8 @@ def convert(path: Path, folder: Path, stem: str, most: int) -> bool:
     plain = kind.removesuffix(".gz")
     if kind not in (*_READERS, *_GZ):
         return False
-    try:
+    allowed = f"must be a whole {kind} file; this one is damaged or of another kind"
+    with instead_of(Exception, say=BadInput(FIELD, path.name, allowed)):  # each library raises its own for a damaged file
         with gzip.open(path) if kind in _GZ else path.open("rb") as file:
             content = file.read(most + 1 if kind in _GZ else -1)
         if kind in _GZ and len(content) > most:
@@ -283,10 +284,6 @@ def convert(path: Path, folder: Path, stem: str, most: int) -> bool:
             _READERS[plain](content, folder, stem)
         else:
             (folder / f"{stem}{plain}").write_bytes(content)
-    except (BadInput, MemoryError):
-        raise
-    except Exception as error:  # each library raises its own for a damaged file
-        raise BadInput(FIELD, path.name, f"must be a whole {kind} file; this one is damaged or of another kind") from error
     return True
 
 

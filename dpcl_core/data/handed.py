@@ -28,7 +28,7 @@ def table_of(X: Any) -> Any:
     """Rows of numbers [n, K], as an array or as a frame with its names. Raises BadInput for what types and shapes show."""
     if hasattr(X, "tocsr"):
         raise BadInput("X", type(X).__name__, "must not be sparse: take .toarray()")
-    X = X.detach().cpu().numpy() if hasattr(X, "detach") else X
+    X = _plain(X)
     if hasattr(X, "__arrow_c_stream__") and not isinstance(X, np.ndarray):
         return _frame(X)
     try:
@@ -41,6 +41,11 @@ def table_of(X: Any) -> Any:
     if found.ndim != 2:  # the library's own message shows numbers of the rows
         raise BadInput("X", f"{found.ndim} axes", "must have two, rows and columns: Reshape your data")
     return found
+
+
+def _plain(values: Any) -> Any:
+    """What it is, but for a tensor of torch, which becomes an array."""
+    return values.detach().cpu().numpy() if hasattr(values, "detach") else values
 
 
 def _frame(frame: Any) -> Any:
@@ -67,7 +72,7 @@ def labels_of(y: Any, name: str, is_secret: bool) -> NDArray[Any]:
 
     if y is None:
         raise BadInput(name, None, "the classifier requires y to be passed, but the target y is None")
-    y = y.detach().cpu().numpy() if hasattr(y, "detach") else y
+    y = _plain(y)
     has_type = not isinstance(y, list | tuple) and isinstance(getattr(y, "dtype", np.dtype("O")), np.dtype)
     if is_secret and not has_type and not hasattr(y, "columns"):
         values = [*y]
@@ -195,9 +200,8 @@ def _pairs(data: Any) -> tuple[list[Any], list[Any]]:
     rows: list[Any] = [] if isinstance(data, _NO_DATASETS) else [data[place] for place in range(len(data))]
     if isinstance(data, _NO_DATASETS) or any(not isinstance(row, tuple | list) or len(row) != 2 for row in rows):
         raise BadInput(FIELD, type(data).__name__, _FORMS)
-    inputs = [row[0].detach().cpu().numpy() if hasattr(row[0], "detach") else row[0] for row in rows]
     # A picture of Pillow is an array; what has one number only is that number.
-    inputs = [np.asarray(one) if hasattr(one, "__array_interface__") else one for one in inputs]
+    inputs = [np.asarray(one) if hasattr(one, "__array_interface__") else one for one in (_plain(row[0]) for row in rows)]
     return inputs, [row[1].item() if hasattr(row[1], "item") else row[1] for row in rows]
 
 
@@ -355,8 +359,7 @@ def _array(values: Any, name: str) -> NDArray[Any]:
     """As an array, by its type alone. Raises BadInput for a sparse matrix and for rows of several lengths."""
     if hasattr(values, "tocsr"):
         raise BadInput(f"{FIELD} {name}", type(values).__name__, "must not be sparse: take .toarray()")
-    if hasattr(values, "detach"):
-        values = values.detach().cpu().numpy()
+    values = _plain(values)
     try:
         found = np.asarray(values)
     except ValueError:  # rows of several lengths

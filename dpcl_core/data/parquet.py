@@ -49,13 +49,13 @@ class _Cells:
         if self.values.null_count:
             raise self.of_row(int(np.flatnonzero(self.values.is_null().to_numpy())[0]), "nothing", allowed)
 
-    def texts(self) -> tuple[list[str], NDArray[np.int64]]:
-        """The distinct texts, and each row's index into them. Raises BadInput for other values, and for a missing one."""
+    def texts(self) -> list[str]:
+        """The text of each row. Raises BadInput for other values, and for a missing one."""
         if not is_text(self.values.type):
             raise self.of_type("must hold text")
         self.refuse_nulls("must hold text")
-        coded: pa.DictionaryArray = pc.cast(self.values, pa.string()).combine_chunks().dictionary_encode()
-        return coded.dictionary.to_pylist(), coded.indices.to_numpy().astype(np.int64)
+        texts: list[str] = self.values.to_pylist()
+        return texts
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -194,8 +194,7 @@ def _checked_rows(piece: _Piece, rows: NDArray[np.int64], card: DatasetCard, top
         sources = _rates_of(cells[source])
         _windows_of(cells[WINDOW_COLUMN])
     elif source in cells:
-        texts, of_row = cells[source].texts()
-        sources = np.asarray(texts, dtype=np.str_)[of_row]
+        sources = np.asarray(cells[source].texts(), dtype=np.str_)
     if sources is not None:
         refuse_unknown(sources, known, f"{piece.shown} row", source, rows)
     for name in IMAGE_COLUMNS:
@@ -207,26 +206,22 @@ def _checked_rows(piece: _Piece, rows: NDArray[np.int64], card: DatasetCard, top
 
 def _ranks(cells: _Cells, card: DatasetCard, known: PublicFacts | None) -> tuple[NDArray[np.int64], dict[str, int]]:
     """Labels of a column of class codes, by alphabetical rank of the code, and the rank of each code."""
-    codes, of_row = cells.texts()
-    field = f"{cells.shown} column {cells.name}"
-    if known is None and len(codes) != card.n_classes:
-        raise BadInput(field, f"{len(codes)} classes", f"must have all {card.n_classes} classes")
-    numbers = dict(known.numbers) if known else {code: place for place, code in enumerate(sorted(codes))}
-    for code in codes:
-        if code not in numbers:
-            raise BadInput(field, code, f"must be one of the {len(numbers)} classes of the test part")
-    return np.array([numbers[code] for code in codes], dtype=np.int64)[of_row], numbers
+    codes, field = cells.texts(), f"{cells.shown} column {cells.name}"
+    if known is None and len({*codes}) != card.n_classes:
+        raise BadInput(field, f"{len({*codes})} classes", f"must have all {card.n_classes} classes")
+    numbers = dict(known.numbers) if known else {code: place for place, code in enumerate(sorted({*codes}))}
+    if others := [code for code in codes if code not in numbers]:
+        raise BadInput(field, others[0], f"must be one of the {len(numbers)} classes of the test part")
+    return np.array([numbers[code] for code in codes], dtype=np.int64), numbers
 
 
 def _names(cells: _Cells, labels: NDArray[np.int64]) -> dict[int, str]:
     """The name of each label. Raises BadInput for a row whose name for a label differs from an earlier row's."""
-    texts, of_row = cells.texts()
-    first = np.full(int(labels.max()) + 1, -1)
-    first[labels[::-1]] = of_row[::-1]  # for repeated indices the last assignment counts: each label's first row
-    for place in np.flatnonzero(first[labels] != of_row)[:1]:
-        allowed = f"label {labels[place]} is called {texts[first[labels[place]]]} elsewhere"
-        raise cells.of_row(place, texts[of_row[place]], allowed)
-    return {int(label): texts[first[label]] for label in np.flatnonzero(first >= 0)}
+    names: dict[int, str] = {}
+    for place, (label, name) in enumerate(zip(labels.tolist(), cells.texts(), strict=True)):
+        if names.setdefault(label, name) != name:
+            raise cells.of_row(place, name, f"label {label} is called {names[label]} elsewhere")
+    return names
 
 
 def _rates_of(cells: _Cells) -> NDArray[np.str_]:

@@ -29,7 +29,7 @@ from dpcl_core.data.card import HELD_OUT, DatasetCard
 from dpcl_core.data.columns import Column, Table, is_text, joined, of_arrow, pa, pc, pq
 from dpcl_core.data.files import DataFiles, ending
 from dpcl_core.data.schema import CONTROL, DOUBT
-from dpcl_core.errors import BadInput
+from dpcl_core.errors import BadInput, instead_of
 
 Names = Sequence[str]  # of columns
 # The names under which readers find a column, whatever the file calls it.
@@ -431,13 +431,9 @@ def _array_of_rows(names: Collection[str], shown: str) -> str:
 @contextmanager
 def _archive(path: Path, shown: str) -> Iterator[zipfile.ZipFile]:
     _stamp(path, shown)  # refuses a pipe
-    try:
-        with zipfile.ZipFile(path) as archive:
-            yield archive
-    except (BadInput, MemoryError):
-        raise
-    except Exception as error:  # zipfile, zlib and numpy raise many kinds of error, all with the same meaning for the user
-        raise BadInput(shown, "other bytes", _NPZ) from error
+    # zipfile, zlib and numpy raise many kinds of error, all with the same meaning for the user.
+    with instead_of(Exception, say=BadInput(shown, "other bytes", _NPZ)), zipfile.ZipFile(path) as archive:
+        yield archive
 
 
 def _checked_form(archive: zipfile.ZipFile, member: zipfile.ZipInfo, field: str) -> _Announced:

@@ -310,10 +310,9 @@ def _texts(table: Table, rows: NDArray[np.int64], card: DatasetCard, shown: str)
 
 def _spans(raw: object, string: str, shown: str) -> tuple[Span, ...]:
     """A row's spans. Raises BadInput for spans outside its text and for unknown kinds."""
-    try:
+    wrong = BadInput(f"{shown}, {SPANS_COLUMN}", raw, "must be a list of start, end and kind")
+    with instead_of(TypeError, KeyError, ValueError, OverflowError, say=wrong):
         spans = tuple(Span(int(one["start"]), int(one["end"]), str(one["kind"])) for one in raw or ())  # type: ignore[attr-defined]
-    except (TypeError, KeyError, ValueError, OverflowError):
-        raise BadInput(f"{shown}, {SPANS_COLUMN}", raw, "must be a list of start, end and kind") from None
     for span in spans:
         if not 0 <= span.start < span.end <= len(string):
             allowed = f"must lie within the {len(string)} characters of its text"

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from dpcl_core.data import lines, sheets
 from dpcl_core.data.card import DatasetCard
-from dpcl_core.data.columns import is_text, of_arrow, pa, pq, values_of
+from dpcl_core.data.columns import is_list, is_text, of_arrow, pa, pq, values_of
 from dpcl_core.data.files import Contents
 from dpcl_core.data.rows import SOURCE_COLUMN, PublicFacts, Rows
 from dpcl_core.data.texts import BEGIN, INSIDE, OUTSIDE, Sentences, tags_of
@@ -233,8 +233,7 @@ def _checked(pairs: Sequence[Any], domains: Sequence[str | None], shown: str, *,
 
 def _holds(kind: pa.DataType, *, is_number: bool) -> bool:
     """Whether a column of this type has lists of text, or of whole numbers."""
-    inner = kind.value_type if pa.types.is_list(kind) or pa.types.is_large_list(kind) else kind
-    return inner is not kind and bool(pa.types.is_integer(inner) if is_number else is_text(inner))
+    return is_list(kind) and bool(pa.types.is_integer(kind.value_type) if is_number else is_text(kind.value_type))
 
 
 _READERS = {".conll": _of_conll, ".jsonl": _of_lines, ".parquet": _of_parquet}
