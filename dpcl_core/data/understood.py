@@ -339,5 +339,5 @@ def _looked_for(named: str, asked: intake.Asked) -> Iterator[str]:
         with files.only_in(path.resolve().parent):
             yield name
     else:
-        with intake.looked_at(path, asked) as name:
+        with intake.looked_at(intake.Given(path, asked)) as name:
             yield name

@@ -40,7 +40,7 @@ def csv(rows: list[tuple[str, ...]] = ROWS, separator: str = ",", head: str = "f
 
 def seen(path: Path, asked: Asked = TARGET) -> tuple[tuple[str, ...], dict[str, str], list[str], int]:
     """Classes, how each column is read, what is said before a start, and how many rows are used."""
-    with intake.looked_at(path, asked) as name:
+    with intake.looked_at(intake.Given(path, asked)) as name:
         found = understood.understand(name)
         data = load_dataset(DataSpec(dataset=name), undeclared=True)
         read_as = {one.name: one.read_as for one in found.columns}
@@ -62,7 +62,7 @@ def refused(path: Path, asked: Asked = TARGET) -> BadInput:
 
 
 def values(path: Path, asked: Asked = TARGET) -> np.ndarray:
-    with intake.looked_at(path, asked) as name:
+    with intake.looked_at(intake.Given(path, asked)) as name:
         found = load_dataset(DataSpec(dataset=name))
         assert isinstance(found.train.images, Vectors)
         return np.concatenate([np.asarray(one.images.values) for one in (found.train, found.test)])  # type: ignore[union-attr]

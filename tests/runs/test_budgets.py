@@ -38,7 +38,7 @@ def taken_in(path: Path, rows: Sequence[str] = ROWS, owner: str = "", **columns:
     """own:NAME of these rows in a file. `owner`: a visitor of a server that others reach."""
     path.parent.mkdir(exist_ok=True)
     path.write_text("\n".join(["x,y,one,two,who", *rows]), encoding="utf-8")
-    with intake.taken_in(path, Asked(Columns(**{"target": "one", **columns})), owner, is_apart=bool(owner)) as name:
+    with intake.taken_in(intake.Given(path, Asked(Columns(**{"target": "one", **columns})), owner, apart=owner)) as name:
         pass
     return name
 
