@@ -173,20 +173,16 @@ class Images:
         self, row: int, size: int | None, n_channels: Literal[1, 3], interpolation: Interpolation
     ) -> NDArray[np.uint8]:
         """A decoded image; a black one for an unusable private image."""
-        if not self.is_private:
-            return self._decoded(row, size, n_channels, interpolation)
-        wanted = None if self.shape is None else self.shape[:2]
+        side = (size, size) if size is not None else self.shape and self.shape[:2]
         try:
             decoded = self._decoded(row, size, n_channels, interpolation)
-            if size is not None or wanted in (None, decoded.shape[:2]):
-                return decoded
-        except MemoryError:
-            raise
-        except Exception:  # whatever Pillow raises: whether a run ends must not depend on one private picture
-            if size is None and wanted is None:
+        except Exception as error:  # whatever Pillow raises: whether a run ends must not depend on one private picture
+            if not self.is_private or side is None or isinstance(error, MemoryError):
                 raise
-        height, width = (size, size) if size is not None else wanted or (1, 1)
-        return np.zeros((height, width, n_channels), np.uint8)
+        else:
+            if not self.is_private or side in (None, decoded.shape[:2]):
+                return decoded
+        return np.zeros((*side, n_channels), np.uint8)
 
     def _decoded(self, row: int, size: int | None, n_channels: int, interpolation: Interpolation) -> NDArray[np.uint8]:
         if isinstance(self.content, np.ndarray):

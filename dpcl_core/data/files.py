@@ -165,11 +165,10 @@ def _in_folder(card: DatasetCard, folder: Path) -> DataFiles:
 
 
 def _split(folder: Path, split: str, card: DatasetCard) -> tuple[Path, ...]:
-    single, images = folder / f"{split}.parquet", folder / split
     shards = sorted(folder.glob(f"{split}-*.parquet"))
-    candidates = [name for name, is_there in ((single, single.exists()), (images, images.is_dir())) if is_there]
-    if card.is_own or card.kind == "embedding":
-        candidates += [table for ending in TABLES[1:] if (table := folder / f"{split}{ending}").exists()]
+    endings = TABLES if card.is_own or card.kind == "embedding" else TABLES[:1]
+    candidates = [table for ending in endings if (table := folder / f"{split}{ending}").exists()]
+    candidates += [images for images in (folder / split,) if images.is_dir()]
     if len(candidates) + bool(shards) > 1:
         raise BadInput(FIELD, card.name, f"{folder} holds its {split} part in two forms; keep one of them")
     for path in (*candidates, *shards):

@@ -359,11 +359,10 @@ def _named(name: str) -> list[Path]:
 
 def _is_same(folder: Path, origin: str, owner: str) -> bool:
     """Whether this is a copy of the same, taken in by the same visitor."""
-    try:
+    with suppress(OSError, UnicodeDecodeError):
         said = [(folder / name).read_text(encoding="ascii") for name in (own.ORIGIN, own.OWNER)]
-    except (OSError, UnicodeDecodeError):
-        return False
-    return said == [origin, owner] and _named(folder.name) == [folder]
+        return said == [origin, owner] and _named(folder.name) == [folder]
+    return False
 
 
 @contextmanager

@@ -74,35 +74,30 @@ def join_members(card: DatasetCard, outlines: Sequence[Outline], *, keyed: bool)
 
     `keyed`: with the training examples' keys.
     """
+    classes = card.classes or outlines[0].classes
+    first = np.cumsum([0] + [len(member.classes) for member in outlines]).tolist()
+    # The classes of a source are public: all for a style, its own for a member set or a family of texts.
+    own_classes = {name: tuple(map(classes.index, labels)) for name, labels in card.sources}
+    own_classes |= {name: tuple(range(*ends)) for name, ends in zip(card.members, pairwise(first), strict=False)}
+    names = card.members or outlines[0].sources
+    sources = tuple(Source(name, own_classes.get(name, tuple(range(len(classes))))) for name in names)
+    train, test = _joined([member.train for member in outlines], first), _joined([member.test for member in outlines], first)
     keys = np.concatenate([member.train.keys() for member in outlines]) if keyed else None
-    if not card.members:
-        only = outlines[0]
-        classes = card.classes or only.classes
-        # The classes of a source are public: all for a style, its own for a member set or a family of texts.
-        own_classes = {name: tuple(classes.index(label) for label in labels) for name, labels in card.sources}
-        sources = [Source(name, own_classes.get(name, tuple(range(len(classes))))) for name in only.sources]
-        train, test = (
-            Labelled(part.labels, part.sources, part.rows if part.of_words else None) for part in (only.train, only.test)
-        )
-    else:
-        classes = card.classes
-        first = np.cumsum([0] + [len(member.classes) for member in outlines]).tolist()
-        sources = [Source(name, tuple(range(*ends))) for name, ends in zip(card.members, pairwise(first), strict=True)]
-        train = _shifted([member.train for member in outlines], first)
-        test = _shifted([member.test for member in outlines], first)
-    n_train = sum(member.n_train for member in outlines)
-    return Labels(classes, replace(train, keys=keys), test, tuple(sources), n_train)
+    return Labels(classes, replace(train, keys=keys), test, sources, sum(member.n_train for member in outlines))
+
+
+def _joined(parts: Sequence[Part], first: Sequence[int]) -> Labelled:
+    """The labels of several members after one another, from these numbers on; each member is a source."""
+    if len(parts) == 1:
+        return Labelled(parts[0].labels, parts[0].sources, parts[0].rows if parts[0].of_words else None)
+    labels = [part.labels + start for part, start in zip(parts, first, strict=False)]
+    sources = [np.full(len(part.labels), index) for index, part in enumerate(parts)]
+    return Labelled(np.concatenate(labels), np.concatenate(sources))
 
 
 @lru_cache(maxsize=8)
 def _read_labels(card: DatasetCard, outlines: tuple[Outline, ...], caps: Caps, keyed: bool) -> Labels:
     return join_members(card, [outline.thinned(caps) for outline in outlines], keyed=keyed)
-
-
-def _shifted(parts: Sequence[Part], first: Sequence[int]) -> Labelled:
-    labels = [part.labels + start for part, start in zip(parts, first, strict=False)]
-    sources = [np.full(len(part.labels), index) for index, part in enumerate(parts)]
-    return Labelled(np.concatenate(labels), np.concatenate(sources))
 
 
 def load_dataset(data: DataSpec, *, undeclared: bool = False) -> Dataset:

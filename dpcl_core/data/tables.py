@@ -251,8 +251,8 @@ class TextSheet(TableSheet):
             are_words = LABEL_COLUMN in schema.names and columns.is_text(schema.field(LABEL_COLUMN).type)
         self._numbered = None if are_words else parquet.Sheet(of)
         needed = ("text", LABEL_COLUMN) if are_words else ()
-        # Whom a text is about only our own corpora say: of own data a schema names the column of people.
-        marks = (SPANS_COLUMN,) if card.is_own else (PERSON_COLUMN, SPANS_COLUMN)
+        # Whom a text is about only our own corpus says: of own data a schema names the column of people.
+        marks = (PERSON_COLUMN, SPANS_COLUMN) if card.made_per_source else (SPANS_COLUMN,)
         super().__init__(of, needed, (*card.text_columns, "text", *(marks if first.suffix == ".parquet" else ())))
 
     def checked(self, rows: NDArray[np.int64], known: PublicFacts | None) -> Rows:
@@ -298,10 +298,7 @@ def _texts(table: Table, rows: NDArray[np.int64], card: DatasetCard, shown: str)
             raise BadInput(f"{shown} row {row}, {names[-1]}", "nothing", _NO_TEXT)
     people = spans = None
     if PERSON_COLUMN in table.columns:
-        numbers = np.asarray(table[PERSON_COLUMN].values)
-        if numbers.dtype.kind not in "iu":
-            raise BadInput(f"{shown} column {PERSON_COLUMN}", "no numbers", "must number the person that each text is about")
-        people = numbers.astype(np.int64)
+        people = np.asarray(table[PERSON_COLUMN].values, np.int64)
     if SPANS_COLUMN in table.columns:
         marked = zip(table[SPANS_COLUMN].values, strings, rows, strict=True)
         spans = [_spans(one, string, f"{shown} row {row}") for one, string, row in marked]
