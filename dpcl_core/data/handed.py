@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpcl_core import paths
 from dpcl_core.data.columns import pa, pc, pq
 from dpcl_core.errors import BadInput
 
@@ -172,8 +173,7 @@ def as_file(data: object, name: str = "data") -> Iterator[Path]:
         yield Path(data)
         return
     with tempfile.TemporaryDirectory(prefix="dpcl-") as folder:
-        stem = Path(folder) / (re.sub(r"[^A-Za-z0-9]+", "-", name).strip("-")[:60] or "data")
-        yield _written(data, stem)
+        yield _written(data, Path(folder) / paths.slug(name))
 
 
 def _written(data: Any, stem: Path) -> Path:

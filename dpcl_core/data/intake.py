@@ -8,7 +8,6 @@ never replaced: runs, their audits and those that are resumed read the rows that
 
 from __future__ import annotations
 
-import re
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -327,12 +326,7 @@ def _declared(path: Path, folder: Path, asked: Asked) -> schema.Schema:
 
 def _slug(path: Path) -> str:
     """A name for a folder, from the file's own."""
-    return slug(path.resolve().name if path.is_dir() else path.stem)
-
-
-def slug(stem: str) -> str:
-    """A name for a folder, from any name without its suffix."""
-    return re.sub(r"[^A-Za-z0-9]+", "-", stem).strip("-")[:60] or "data"
+    return paths.slug(path.resolve().name if path.is_dir() else path.stem)
 
 
 def _origin(path: Path, staged: Path, written: int, private: Sequence[str]) -> str:

@@ -239,7 +239,7 @@ def _opened(card: DatasetCard, data_files: files.DataFiles, stamp: tuple[tuple[s
     rows.refuse_missing(card, public.labels, classes)
     numbers = public.numbers or {name: place for place, name in enumerate(classes)}
     is_open = card.is_own and not card.classes and card.kind != "tagged"  # BIO tags are fixed in pairs
-    facts = PublicFacts(len(classes), numbers, frozenset(sources) if sources else None, card.shape or public.shape, is_open)
+    facts = PublicFacts(numbers, frozenset(sources) if sources else None, card.shape or public.shape, is_open)
     contents = contents if test_reader else contents[:1]
     return _Opened(train_reader, train_rows, public, test_rows, classes, sources, facts, contents, lost)
 

@@ -85,8 +85,8 @@ class Sheet:
     def checked(self, rows: NDArray[np.int64], known: PublicFacts | None) -> Rows:
         """See `rows.RowReader`."""
         # Without a card, n rows cannot have more than n classes: a larger label is an error, not a class.
-        top = known.n_classes if known else self._card.n_classes or len(self)
-        top = _MOST if known and known.is_open else top
+        of_known = (_MOST if known.is_open else len(known.numbers)) if known else 0
+        top = of_known or self._card.n_classes or len(self)
         parts = zip(self._pieces, by_piece((piece.table.num_rows for piece in self._pieces), rows), strict=True)
         found = [_checked_rows(piece, part, self._card, top, known) for piece, part in parts if len(part)]
         if not found:

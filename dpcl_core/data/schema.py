@@ -186,9 +186,7 @@ def read_schema(card: DatasetCard) -> Schema | None:
     Raises BadInput naming the file, the field and what is allowed.
     """
     with suppress(PermissionError):  # `files.find` reports it
-        for folder in (root / card.folder for root in files.roots(card)):
-            if (folder / NAME).is_file():
-                return in_folder(folder, card.name)
+        return next(filter(None, (in_folder(root / card.folder, card.name) for root in files.roots(card))), None)
     return None
 
 

@@ -283,7 +283,7 @@ def _written(name: str, content: bytes) -> Path:
     own.sweep_uploads()
     administration.check_kept(state.store(), len(content))
     given = PurePath(name.replace("\\", "/"))  # its own name may be longer than a file system allows
-    path = folder / f"{intake.slug(given.stem)}{given.suffix[:_LONGEST]}"
+    path = folder / f"{paths.slug(given.stem)}{given.suffix[:_LONGEST]}"
     try:
         paths.make_folder(folder)
         path.write_bytes(content)
