@@ -92,12 +92,17 @@ def cache_dir() -> Path:
 
 def roots(card: DatasetCard) -> tuple[Path, ...]:
     """The parent folders searched for the dataset's folder, in this order."""
-    if card.is_own and (only := _ONLY_IN.get()) is not None:
-        return (only,)
-    local = paths.data_dir()
-    rest = paths.home() / "data" if card.is_own else cache_dir()
-    bundled = () if card.is_own else (paths.assets_dir() / "features",)
-    return (*(() if local is None else (local,)), rest, *bundled)
+    return own_roots() if card.is_own else (*_local(), cache_dir(), paths.assets_dir() / "features")
+
+
+def own_roots() -> tuple[Path, ...]:
+    """The parent folders searched for own data, in this order."""
+    only = _ONLY_IN.get()
+    return (*_local(), paths.home() / "data") if only is None else (only,)
+
+
+def _local() -> tuple[Path, ...]:
+    return () if (local := paths.data_dir()) is None else (local,)
 
 
 @contextmanager

@@ -341,21 +341,15 @@ def _origin(path: Path, staged: Path, written: int, private: Sequence[str]) -> s
 
 def _is_free(name: str, root: Path) -> bool:
     """Whether no data have this name, or are about to."""
-    is_taken = _named(name) or any(root.glob(f"{_STAGED}*/{_ARRIVED}/{name}"))
+    is_taken = (root / name).exists() or own.folders_of(name) or any(root.glob(f"{_STAGED}*/{_ARRIVED}/{name}"))
     return not is_taken and name not in {card.folder for card in catalog.CARDS.values()}
-
-
-def _named(name: str) -> list[Path]:
-    """The folders of this name that may hold own data; the first one counts."""
-    card = catalog.DatasetCard(f"own:{name}", name, "", "", "", 0, 0, 0)
-    return [root / name for root in files.roots(card) if (root / name).exists()]
 
 
 def _is_same(folder: Path, origin: str, owner: str) -> bool:
     """Whether this is a copy of the same, taken in by the same visitor."""
     with suppress(OSError, UnicodeDecodeError):
         said = [(folder / name).read_text(encoding="ascii") for name in (own.ORIGIN, own.OWNER)]
-        return said == [origin, owner] and _named(folder.name) == [folder]
+        return said == [origin, owner] and own.folders_of(folder.name) == [folder]
     return False
 
 

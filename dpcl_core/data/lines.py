@@ -77,12 +77,12 @@ def header_place(
     told = _INSTRUCTION.fullmatch(text(rows[0]).strip()) if rows else None
     separator, start = (told[1], 1) if told else (None, 0)
     places = range(start, min(len(rows), start + _MOST_TITLES))
-    forms = [(place, by_header(rows[place], suffix, separator)) for place in places]
-    if is_declared and separator is None:
-        others = [(place, text(rows[place])) for place in places]
-        by_blanks = [place for place, line in others if " " in line.strip() and not any(one in line for one in _SEPARATORS)]
-        forms += [(place, by_header(rows[place], suffix, " ")) for place in by_blanks]
-        forms.sort(key=lambda one: one[0])  # the line that names the columns precedes every row
+    forms = []
+    for place in places:
+        forms.append((place, by_header(rows[place], suffix, separator)))
+        has_separator = separator is not None or any(one in text(rows[place]) for one in _SEPARATORS)
+        if is_declared and not has_separator and b" " in rows[place].strip():
+            forms.append((place, by_header(rows[place], suffix, " ")))
     first = next((one for one in forms if any(name in one[1].names for name in wanted)), None)
     return first or next((one for one in forms if not rows[one[0]].startswith(b"#")), None) or (0, Form((), ","))
 

@@ -15,7 +15,7 @@ from dpcl_core.data import lines, sheets
 from dpcl_core.data.card import DatasetCard
 from dpcl_core.data.columns import is_list, is_text, of_arrow, pa, pq, values_of
 from dpcl_core.data.files import Contents
-from dpcl_core.data.rows import SOURCE_COLUMN, PublicFacts, Rows
+from dpcl_core.data.rows import SOURCE_COLUMN, PublicFacts, Rows, refuse_unknown
 from dpcl_core.data.texts import BEGIN, INSIDE, OUTSIDE, Sentences, tags_of
 from dpcl_core.errors import BadInput
 
@@ -123,26 +123,22 @@ class TaggedSheet:
 
     def checked(self, rows: NDArray[np.int64], known: PublicFacts | None) -> Rows:
         """See `rows.RowReader`; `rows` are sentences, and the result's rows are their words."""
-        chosen = [(row, _usable(self._sentences[row])) for row in rows.tolist()]
+        chosen = [_usable(self._sentences[row]) for row in rows.tolist()]
         public_numbers = known.numbers if known else {name: place for place, name in enumerate(self._card.classes)}
-        kinds = sorted({tag[2:] for _, (_, tags, _) in chosen for tag in tags if tag != OUTSIDE})
+        kinds = sorted({tag[2:] for _, tags, _ in chosen for tag in tags if tag != OUTSIDE})
         numbers = public_numbers or {name: place for place, name in enumerate(tags_of(kinds))}
-        labels: list[int] = []
-        for row, (_, tags, domain) in chosen:
-            for tag in tags:
-                if tag not in numbers:
-                    known_kinds = sorted({name[2:] for name in numbers if name != OUTSIDE})
-                    allowed = f"must be {OUTSIDE}, or {BEGIN} or {INSIDE} with one of {', '.join(known_kinds)}"
-                    raise BadInput(f"{self._shown} sentence {row}, {TAGS_COLUMN}", tag, allowed)
-                labels.append(numbers[tag])
-            if known is not None and known.sources is not None and domain not in known.sources:
-                raise BadInput(f"{self._shown} sentence {row}, {SOURCE_COLUMN}", domain, "is no source of the test part")
-        lengths = [len(words) for _, (words, _, _) in chosen]
-        domains = [domain for _, (_, _, domain) in chosen]
-        with_sources = known.sources is not None if known else all(domains)
-        sources = np.repeat(np.asarray(domains, dtype=np.str_), lengths) if with_sources else None
+        for row, (_, tags, _) in zip(rows, chosen, strict=True):
+            if others := [tag for tag in tags if tag not in numbers]:
+                known_kinds = sorted({name[2:] for name in numbers if name != OUTSIDE})
+                allowed = f"must be {OUTSIDE}, or {BEGIN} or {INSIDE} with one of {', '.join(known_kinds)}"
+                raise BadInput(f"{self._shown} sentence {row}, {TAGS_COLUMN}", others[0], allowed)
+        domains = np.asarray([domain for _, _, domain in chosen], dtype=np.str_)
+        refuse_unknown(domains, known, f"{self._shown} sentence", SOURCE_COLUMN, rows)
+        lengths = [len(tags) for _, tags, _ in chosen]
+        sources = np.repeat(domains, lengths) if (known.sources is not None if known else all(domains)) else None
+        labels = np.array([numbers[tag] for _, tags, _ in chosen for tag in tags], dtype=np.int64)
         names = {label: name for name, label in numbers.items()}
-        return Rows(np.array(labels, dtype=np.int64), names, sources, np.repeat(rows, lengths), numbers)
+        return Rows(labels, names, sources, np.repeat(rows, lengths), numbers)
 
 
 def _usable(sentence: Tagged | BadInput) -> Tagged:
