@@ -121,8 +121,16 @@ def outline(card: DatasetCard) -> Outline:
 
     Raises BadInput naming file, row and what is allowed, DataMissing where there are no files.
     """
-    data_files = files.find(card)
-    return _outline(card, data_files, tuple(_stamp(data_files, card)))
+    return _outline(_contents(card))
+
+
+def _contents(card: DatasetCard) -> tuple[Contents, ...]:
+    """The training part of a dataset, or the file that is divided; and the test part where it has its own."""
+    found = files.find(card)
+    with instead_of(OSError, say=BadInput(files.FIELD, card.name, "its folder must be readable by you")):
+        stamp = tuple(entry for path in (*found.train, *found.test) for entry in tables.stamp(path))
+    train, test = Contents(card, found.train, stamp), Contents(card, found.test, stamp, is_private=False)
+    return (train, test) if found.test else (train,)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -136,24 +144,23 @@ class _Opened:
     classes: tuple[str, ...]
     sources: tuple[str, ...]
     facts: PublicFacts
-    contents: Sequence[Contents]
     lost: tuple[tuple[str, int], ...] = ()
 
 
 @lru_cache(maxsize=32)
-def _outline(card: DatasetCard, data_files: files.DataFiles, stamp: tuple[tuple[str, int], ...]) -> Outline:
+def _outline(contents: tuple[Contents, ...]) -> Outline:
     """The test part is public and checked first, in full. Training rows are checked against it and the card only; rows that
     do not fit count as no examples."""
-    data = _opened(card, data_files, stamp)
-    train_rows, people = data.train_rows, [_people_of(one) for one in data.contents]
+    data, card = _opened(contents), contents[0].card
+    train_rows, people = data.train_rows, [_people_of(one) for one in contents]
     if len(people) == 2 and people[0] is not None and people[1] is not None:
         # People who stand in a test part of its own are no training examples: by the public list of these alone.
         train_rows = train_rows[~np.isin(people[0], people[1])]
-    usable = _bounded(usable_rows(data.reader, train_rows, data.facts), card, data.contents[0])
+    usable = _bounded(usable_rows(data.reader, train_rows, data.facts), contents[0])
     private = data.reader.checked(usable, data.facts)
-    test = _part(data.public, data.test_rows, data.sources, data.contents[-1])
+    test = _part(data.public, data.test_rows, data.sources, contents[-1])
     numbered, undeclared = _numbered(private, len(data.classes))
-    everything = _part(numbered, usable, data.sources, data.contents[0])
+    everything = _part(numbered, usable, data.sources, contents[0])
     train = everything.take(np.flatnonzero(numbered.labels < len(data.classes))) if undeclared else everything
     # The public nominal number of training examples. In the user's own data nothing of the training part is counted: it is
     # the schema's number or, without one, four for each test example, as in an 80:20 division. Of a benchmark the number in
@@ -162,12 +169,12 @@ def _outline(card: DatasetCard, data_files: files.DataFiles, stamp: tuple[tuple[
     if card.is_own:
         share = card.held_out or HELD_OUT
         n_train = n_train or round(len(test.labels) * (1 - share) / share)
-    elif data_files.train:
+    elif contents[0].paths:
         n_train = len(private) if train.of_words else len(data.train_rows)
     return Outline(data.classes, data.sources, train, test, n_train, undeclared, everything, data.lost)
 
 
-def _bounded(rows: NDArray[np.int64], card: DatasetCard, contents: Contents) -> NDArray[np.int64]:
+def _bounded(rows: NDArray[np.int64], contents: Contents) -> NDArray[np.int64]:
     """The rows, of each person at most the public number: those with the smallest coins of their own bytes.
 
     Which rows of a person are kept depends on that person's usable rows alone, so one person changes at most that many rows
@@ -180,15 +187,15 @@ def _bounded(rows: NDArray[np.int64], card: DatasetCard, contents: Contents) -> 
     order = np.lexsort((rows, tossed, people[rows]))
     of_person = people[rows][order]
     place = np.arange(len(rows)) - np.searchsorted(of_person, of_person)
-    return np.sort(rows[order[place < card.per_person]])
+    return np.sort(rows[order[place < contents.card.per_person]])
 
 
 def refused(card: DatasetCard) -> tuple[int, dict[int, BadInput]]:
     """The number of training rows, and the error of each unusable one: for their owner only."""
-    data_files, errors = files.find(card), dict[int, BadInput]()
-    data = _opened(card, data_files, tuple(_stamp(data_files, card)))
+    contents, errors = _contents(card), dict[int, BadInput]()
+    data = _opened(contents)
     usable_rows(data.reader, data.train_rows, data.facts, errors)
-    return len(data.train_rows), _reasons(errors, data.contents[0])
+    return len(data.train_rows), _reasons(errors, contents[0])
 
 
 def _reasons(errors: dict[int, BadInput], of: Contents) -> dict[int, BadInput]:
@@ -214,10 +221,9 @@ def _needed(card: DatasetCard) -> str:
     return ", and ".join(["a label of 1 to 200 characters", *also])
 
 
-def _opened(card: DatasetCard, data_files: files.DataFiles, stamp: tuple[tuple[str, int], ...]) -> _Opened:
-    contents = [Contents(card, data_files.train, stamp), Contents(card, data_files.test, stamp, is_private=False)]
-    train_reader = row_reader(contents[0])
-    test_reader = row_reader(contents[1]) if data_files.test else None
+def _opened(contents: Sequence[Contents]) -> _Opened:
+    train_reader, card = row_reader(contents[0]), contents[0].card
+    test_reader = row_reader(contents[1]) if len(contents) == 2 else None
     lost: tuple[tuple[str, int], ...] = ()
     test_rows, train_rows = (np.arange(len(reader or ()), dtype=np.int64) for reader in (test_reader, train_reader))
     if test_reader is None:
@@ -226,7 +232,7 @@ def _opened(card: DatasetCard, data_files: files.DataFiles, stamp: tuple[tuple[s
         test_rows, train_rows = np.flatnonzero(is_test), np.flatnonzero(~is_test)
         if card.is_own:  # by the same rule as training rows: nobody chose what is in the test part
             wrong: dict[int, BadInput] = {}
-            test_rows = _bounded(usable_rows(train_reader, test_rows, None, wrong), card, contents[0])
+            test_rows = _bounded(usable_rows(train_reader, test_rows, None, wrong), contents[0])
             lost = tuple(Counter(one.allowed for one in _reasons(wrong, contents[0]).values()).most_common())
             if not len(test_rows):
                 why = f"; here {lost[0][1]:,} of them: {lost[0][0]}" if lost else ""
@@ -240,8 +246,7 @@ def _opened(card: DatasetCard, data_files: files.DataFiles, stamp: tuple[tuple[s
     numbers = public.numbers or {name: place for place, name in enumerate(classes)}
     is_open = card.is_own and not card.classes and card.kind != "tagged"  # BIO tags are fixed in pairs
     facts = PublicFacts(numbers, frozenset(sources) if sources else None, card.shape or public.shape, is_open)
-    contents = contents if test_reader else contents[:1]
-    return _Opened(train_reader, train_rows, public, test_rows, classes, sources, facts, contents, lost)
+    return _Opened(train_reader, train_rows, public, test_rows, classes, sources, facts, lost)
 
 
 def row_reader(of: Contents) -> RowReader:
@@ -291,15 +296,6 @@ def _places(labels: NDArray[np.int64]) -> NDArray[np.int64]:
     places = np.empty(len(labels), dtype=np.int64)
     places[by_class] = np.arange(len(labels)) - starts[labels[by_class]]
     return places
-
-
-def _stamp(data_files: files.DataFiles, card: DatasetCard) -> Sequence[tuple[str, int]]:
-    """File names, times and sizes, which change when the files do."""
-    with instead_of(OSError, say=BadInput(files.FIELD, card.name, "its folder must be readable by you")):
-        if data_files.is_folder:
-            return [entry for split in (*data_files.train, *data_files.test) for entry in tables.stamp(split)]
-        statuses = [(path.name, path.stat()) for path in (*data_files.train, *data_files.test)]
-        return [(name, value) for name, status in statuses for value in (status.st_mtime_ns, status.st_size)]
 
 
 # The text of every row of a split, for its public coin: a function of that row alone, so that no other row moves it.

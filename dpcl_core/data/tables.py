@@ -127,12 +127,16 @@ def read_images(of: Contents, rows: NDArray[np.int64]) -> Images:
     return Images(content, of.card.shape, [entry.shown for entry in chosen], of.is_private)
 
 
-def stamp(split: Path) -> Iterator[tuple[str, int]]:
-    """Names and modification times of the split's folder and of each class folder, which change with their files."""
-    inner = split / TRAIN
-    folders = sorted(path for root in (split, inner) if root.is_dir() for path in root.iterdir() if path.is_dir())
-    for path in (split, *folders):
-        yield path.name, path.stat().st_mtime_ns
+def stamp(path: Path) -> Iterator[tuple[str, int]]:
+    """A file's name with its time and size; names and times of a split's folder and its class folders, which change with
+    their files."""
+    if not path.is_dir():
+        yield path.name, path.stat().st_size
+    yield path.name, path.stat().st_mtime_ns
+    for root in (path, path / TRAIN):
+        for one in sorted(root.iterdir()) if root.is_dir() else ():
+            if one.is_dir():
+                yield one.name, one.stat().st_mtime_ns
 
 
 def _entries(folder: Path, split: Path, card: DatasetCard) -> list[Path]:
