@@ -320,12 +320,10 @@ def _made(card: DatasetCard) -> DataFiles:
 @lru_cache(maxsize=8)
 def _is_whole(folder: Path, identity: str, _stamps: tuple[int, ...]) -> bool:
     """Whether the files are byte for byte those written for this version; cached until one of them changes."""
-    try:
-        record = json.loads((folder / _RECORD).read_bytes())
+    with suppress(OSError, ValueError):
         digests = {split: sha256((folder / f"{split}.parquet").read_bytes()).hexdigest() for split in _SPLITS}
-    except (OSError, ValueError):
-        return False
-    return bool(record == {"identity": identity, **digests})
+        return bool(json.loads((folder / _RECORD).read_bytes()) == {"identity": identity, **digests})
+    return False
 
 
 def _make(folder: Path, n_per_source: int, identity: str) -> None:

@@ -55,7 +55,7 @@ class Outline:
 
     `n_train`: the public nominal number of training examples. `undeclared`: other labels of training examples, private,
     where neither card nor schema lists all; `open_train`: the training part including those, numbered from `classes` on.
-    `lost`: why public rows of a single file cannot be used, and how many.
+    `facts`: what training rows were checked against. `lost`: why public rows of a single file cannot be used, and how many.
     """
 
     classes: tuple[str, ...]
@@ -65,6 +65,7 @@ class Outline:
     n_train: int
     undeclared: tuple[str, ...]
     open_train: Part
+    facts: PublicFacts
     lost: tuple[tuple[str, int], ...] = ()
 
     def opened(self) -> Outline:
@@ -133,35 +134,32 @@ def _contents(card: DatasetCard) -> tuple[Contents, ...]:
     return (train, test) if found.test else (train,)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Opened:
-    """The files of a dataset with their public facts. `test_rows` are checked (`public`), `train_rows` not yet."""
-
-    reader: RowReader
-    train_rows: NDArray[np.int64]
-    public: Rows
-    test_rows: NDArray[np.int64]
-    classes: tuple[str, ...]
-    sources: tuple[str, ...]
-    facts: PublicFacts
-    lost: tuple[tuple[str, int], ...] = ()
-
-
 @lru_cache(maxsize=32)
 def _outline(contents: tuple[Contents, ...]) -> Outline:
     """The test part is public and checked first, in full. Training rows are checked against it and the card only; rows that
     do not fit count as no examples."""
-    data, card = _opened(contents), contents[0].card
-    train_rows, people = data.train_rows, [_people_of(one) for one in contents]
+    card, reader = contents[0].card, row_reader(contents[0])
+    test_reader = row_reader(contents[1]) if len(contents) == 2 else reader
+    if reader.has_sources != test_reader.has_sources:
+        raise BadInput(card.name, rows.SOURCE_COLUMN, "must be a column of both train and test, or of neither")
+    test_rows, lost = _test_rows(contents, test_reader)
+    public = test_reader.checked(test_rows, None)
+    classes, sources = rows.class_names(card, public), rows.source_names(card, public)
+    rows.refuse_missing(card, public.labels, classes)
+    numbers = public.numbers or {name: place for place, name in enumerate(classes)}
+    is_open = card.is_own and not card.classes and card.kind != "tagged"  # BIO tags are fixed in pairs
+    facts = PublicFacts(numbers, frozenset(sources) if sources else None, card.shape or public.shape, is_open)
+    all_rows = train_rows = _train_rows(contents, reader)
+    people = [_people_of(one) for one in contents]
     if len(people) == 2 and people[0] is not None and people[1] is not None:
         # People who stand in a test part of its own are no training examples: by the public list of these alone.
         train_rows = train_rows[~np.isin(people[0], people[1])]
-    usable = _bounded(usable_rows(data.reader, train_rows, data.facts), contents[0])
-    private = data.reader.checked(usable, data.facts)
-    test = _part(data.public, data.test_rows, data.sources, contents[-1])
-    numbered, undeclared = _numbered(private, len(data.classes))
-    everything = _part(numbered, usable, data.sources, contents[0])
-    train = everything.take(np.flatnonzero(numbered.labels < len(data.classes))) if undeclared else everything
+    usable = _bounded(usable_rows(reader, train_rows, facts), contents[0])
+    private = reader.checked(usable, facts)
+    test = _part(public, test_rows, sources, contents[-1])
+    numbered, undeclared = _numbered(private, len(classes))
+    everything = _part(numbered, usable, sources, contents[0])
+    train = everything.take(np.flatnonzero(numbered.labels < len(classes))) if undeclared else everything
     # The public nominal number of training examples. In the user's own data nothing of the training part is counted: it is
     # the schema's number or, without one, four for each test example, as in an 80:20 division. Of a benchmark the number in
     # its files is taken as public (the statement says so).
@@ -170,8 +168,34 @@ def _outline(contents: tuple[Contents, ...]) -> Outline:
         share = card.held_out or HELD_OUT
         n_train = n_train or round(len(test.labels) * (1 - share) / share)
     elif contents[0].paths:
-        n_train = len(private) if train.of_words else len(data.train_rows)
-    return Outline(data.classes, data.sources, train, test, n_train, undeclared, everything, data.lost)
+        n_train = len(private) if train.of_words else len(all_rows)
+    return Outline(classes, sources, train, test, n_train, undeclared, everything, facts, lost)
+
+
+def _train_rows(contents: Sequence[Contents], reader: RowReader) -> NDArray[np.int64]:
+    """The rows of the training part; of a file that is divided, those that are not public.
+
+    All rows of a person are on one side: else the public part would show people of the private one.
+    """
+    return np.arange(len(reader)) if len(contents) == 2 else np.flatnonzero(~division_of(contents[0]))
+
+
+def _test_rows(contents: Sequence[Contents], reader: RowReader) -> tuple[NDArray[np.int64], tuple[tuple[str, int], ...]]:
+    """The rows of the test part, and why others of a file that is divided cannot be used, and how many."""
+    if len(contents) == 2:
+        return np.arange(len(reader)), ()
+    of, wrong = contents[0], dict[int, BadInput]()
+    found = np.flatnonzero(division_of(of))
+    if not of.card.is_own:
+        return found, ()
+    # By the same rule as training rows: nobody chose what is in the test part.
+    found = _bounded(usable_rows(reader, found, None, wrong), of)
+    lost = tuple(Counter(one.allowed for one in _reasons(wrong, of).values()).most_common())
+    if not len(found):
+        why = f"; here {lost[0][1]:,} of them: {lost[0][0]}" if lost else ""
+        allowed = f"needs rows with {_needed(of.card)}: public coins make about a fifth the public test part{why}"
+        raise BadInput(of.card.name, "no usable test part", allowed)
+    return found, lost
 
 
 def _bounded(rows: NDArray[np.int64], contents: Contents) -> NDArray[np.int64]:
@@ -193,9 +217,10 @@ def _bounded(rows: NDArray[np.int64], contents: Contents) -> NDArray[np.int64]:
 def refused(card: DatasetCard) -> tuple[int, dict[int, BadInput]]:
     """The number of training rows, and the error of each unusable one: for their owner only."""
     contents, errors = _contents(card), dict[int, BadInput]()
-    data = _opened(contents)
-    usable_rows(data.reader, data.train_rows, data.facts, errors)
-    return len(data.train_rows), _reasons(errors, contents[0])
+    reader = row_reader(contents[0])
+    train_rows = _train_rows(contents, reader)
+    usable_rows(reader, train_rows, _outline(contents).facts, errors)
+    return len(train_rows), _reasons(errors, contents[0])
 
 
 def _reasons(errors: dict[int, BadInput], of: Contents) -> dict[int, BadInput]:
@@ -219,34 +244,6 @@ def _needed(card: DatasetCard) -> str:
     if card.has_people:
         also.append(f"in {columns['person']} a text or a number below 2^53")
     return ", and ".join(["a label of 1 to 200 characters", *also])
-
-
-def _opened(contents: Sequence[Contents]) -> _Opened:
-    train_reader, card = row_reader(contents[0]), contents[0].card
-    test_reader = row_reader(contents[1]) if len(contents) == 2 else None
-    lost: tuple[tuple[str, int], ...] = ()
-    test_rows, train_rows = (np.arange(len(reader or ()), dtype=np.int64) for reader in (test_reader, train_reader))
-    if test_reader is None:
-        # All rows of a person are on one side: else the public part would show people of the private one.
-        is_test = division_of(contents[0])
-        test_rows, train_rows = np.flatnonzero(is_test), np.flatnonzero(~is_test)
-        if card.is_own:  # by the same rule as training rows: nobody chose what is in the test part
-            wrong: dict[int, BadInput] = {}
-            test_rows = _bounded(usable_rows(train_reader, test_rows, None, wrong), contents[0])
-            lost = tuple(Counter(one.allowed for one in _reasons(wrong, contents[0]).values()).most_common())
-            if not len(test_rows):
-                why = f"; here {lost[0][1]:,} of them: {lost[0][0]}" if lost else ""
-                allowed = f"needs rows with {_needed(card)}: public coins make about a fifth the public test part{why}"
-                raise BadInput(card.name, "no usable test part", allowed)
-    elif train_reader.has_sources != test_reader.has_sources:
-        raise BadInput(card.name, rows.SOURCE_COLUMN, "must be a column of both train and test, or of neither")
-    public = (test_reader or train_reader).checked(test_rows, None)
-    classes, sources = rows.class_names(card, public), rows.source_names(card, public)
-    rows.refuse_missing(card, public.labels, classes)
-    numbers = public.numbers or {name: place for place, name in enumerate(classes)}
-    is_open = card.is_own and not card.classes and card.kind != "tagged"  # BIO tags are fixed in pairs
-    facts = PublicFacts(numbers, frozenset(sources) if sources else None, card.shape or public.shape, is_open)
-    return _Opened(train_reader, train_rows, public, test_rows, classes, sources, facts, lost)
 
 
 def row_reader(of: Contents) -> RowReader:
