@@ -16,7 +16,7 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 
 from dpcl_core import machine
-from dpcl_core.data import dataset, files
+from dpcl_core.data import dataset, files, handed
 from dpcl_core.data.card import PICTURES
 from dpcl_core.data.columns import pa, pq
 from dpcl_core.data.files import TABLES, ending
@@ -340,11 +340,7 @@ def _excel(content: bytes, folder: Path, stem: str) -> None:
     if len(filled := [name for name, frame in found.items() if len(frame.columns)]) != 1:
         raise BadInput(FIELD, f"{stem}.xlsx", f"must have one sheet that holds rows; it has {len(filled)}")
     frame = found[filled[0]]
-    columns = {
-        str(name): pa.array([None if pd.isna(one) else str(one) for one in frame[name]], pa.large_string())
-        for name in frame.columns
-    }
-    pq.write_table(pa.table(columns), folder / f"{stem}.parquet")
+    handed.of_frame(frame.set_axis([*map(str, frame.columns)], axis=1), folder / f"{stem}.xlsx")
 
 
 def _npz(content: bytes, folder: Path, stem: str) -> None:

@@ -183,7 +183,7 @@ def _written(data: Any, stem: Path) -> Path:
         import pandas as pd
 
         if isinstance(data, pd.DataFrame):
-            return _of_frame(data, stem)
+            return of_frame(data, stem)
         if hasattr(data, "__arrow_c_stream__"):  # a frame of polars, a table of pyarrow, a relation of DuckDB
             return _of_table(pa.table(data), stem)
     elif isinstance(data, tuple):
@@ -290,8 +290,8 @@ def _as_parquet(names: Sequence[Any], n_rows: int, column: Callable[[str], pa.Ar
     return path
 
 
-def _of_frame(frame: Any, stem: Path) -> Path:
-    """A frame of pandas as parquet. The index is left out: it is no column."""
+def of_frame(frame: Any, stem: Path) -> Path:
+    """A frame of pandas as a parquet file of this stem. The index is left out: it is no column."""
     return _as_parquet(list(frame.columns), len(frame), lambda name: _column(frame[name], name), stem)
 
 
@@ -345,7 +345,7 @@ def _of_arrays(pair: tuple[Any, ...], stem: Path) -> Path:
     if inputs.ndim == 1 and inputs.dtype.kind in "UO":
         import pandas as pd
 
-        return _of_frame(pd.DataFrame({"text": inputs.astype(object), TARGET: labels}), stem)
+        return of_frame(pd.DataFrame({"text": inputs.astype(object), TARGET: labels}), stem)
     if inputs.ndim != 2 or inputs.dtype.kind not in "fiub":
         allowed = "must be numbers [n, K], texts [n], or pictures uint8 [n, h, w] or [n, h, w, 3]"
         raise BadInput(f"{FIELD} X", _shape(inputs), allowed)
