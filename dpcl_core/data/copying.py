@@ -359,18 +359,12 @@ def _npz(content: bytes, folder: Path, stem: str) -> None:
 
 
 def _write_part(rows: np.ndarray, labels: np.ndarray, folder: Path, part: str) -> None:
-    if rows.ndim == 2:
-        np.savez(folder / f"{part}.npz", embeddings=rows, labels=labels)
-        return
-    if rows.dtype != np.uint8 or rows.ndim not in (3, 4) or len(labels) != len(rows):
-        allowed = "must be numbers [rows, width] or pictures uint8 [rows, height, width] or [rows, height, width, 3]"
-        raise BadInput(FIELD, f"array {part}", allowed)
-    from PIL import Image
-
-    for place, (pixels, label) in enumerate(zip(rows, labels.tolist(), strict=True)):
-        to = folder / part / str(label) / f"{place:06d}.png"
-        to.parent.mkdir(parents=True, exist_ok=True)
-        Image.fromarray(pixels.squeeze()).save(to)
+    """Vectors as NPZ, pictures by class, as they are written of arrays that Python holds."""
+    written = handed.of_arrays((rows, labels), folder / f"{part}.npz")
+    if written.suffix == ".zip":
+        (folder / part).mkdir()
+        _unzip(written, folder / part, MAX_BYTES)
+        written.unlink()
 
 
 _READERS: Mapping[str, Callable[[bytes, Path, str], None]] = {

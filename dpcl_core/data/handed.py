@@ -187,11 +187,11 @@ def _written(data: Any, stem: Path) -> Path:
         if hasattr(data, "__arrow_c_stream__"):  # a frame of polars, a table of pyarrow, a relation of DuckDB
             return _of_table(pa.table(data), stem)
     elif isinstance(data, tuple):
-        return _of_arrays(data, stem)
+        return of_arrays(data, stem)
     elif hasattr(data, "tensors") or (hasattr(data, "data") and hasattr(data, "targets")):
-        return _of_arrays(tuple(data.tensors) if hasattr(data, "tensors") else (data.data, data.targets), stem)
+        return of_arrays(tuple(data.tensors) if hasattr(data, "tensors") else (data.data, data.targets), stem)
     elif hasattr(data, "__getitem__") and hasattr(data, "__len__") and not hasattr(data, "dtype"):
-        return _of_arrays(_pairs(data), stem)
+        return of_arrays(_pairs(data), stem)
     raise BadInput(FIELD, type(data).__name__, _FORMS)
 
 
@@ -324,7 +324,7 @@ def _as_text(cell: object) -> str | None:
     return None if is_missing else str(cell)
 
 
-def _of_arrays(pair: tuple[Any, ...], stem: Path) -> Path:
+def of_arrays(pair: tuple[Any, ...], stem: Path) -> Path:
     """(X, y) with labels [n]: vectors [n, K] as NPZ, texts [n] as a table, pictures uint8 [n, h, w(, 3)] as a zip.
 
     In a list, pictures may have several sizes.
