@@ -19,6 +19,7 @@ from typing import Annotated, Any, Literal, cast
 from pydantic import BeforeValidator, SerializeAsAny, TypeAdapter
 
 from dpcl_core.data import copying, intake, schema, understood
+from dpcl_core.data.intake import Given
 from dpcl_core.errors import BadInput, instead_of
 from dpcl_core.scenarios import catalog, federated
 from dpcl_core.spec import PrivacySpec, ScenarioSpec, validated
@@ -29,21 +30,6 @@ MOST_TASKS = 12
 _BEST = 3  # labels that are shown of an example
 _OUT_OF_MEMORY = 3  # exit status
 _turns = threading.BoundedSemaphore(2)
-
-
-@dataclass(frozen=True, slots=True)
-class Given:
-    """A file or folder with what was asked of it. `owner`: who keeps it, a digest; `apart`, `seen`, `most`: see
-    `intake.looked_at`; `of`: see `intake.taken_in`.
-    """
-
-    path: Path
-    asked: intake.Asked
-    owner: str
-    apart: str = ""
-    seen: frozenset[str] = frozenset()
-    most: int = copying.MAX_BYTES
-    of: str | None = None
 
 
 def _scenario(said: Any) -> ScenarioSpec:
@@ -81,7 +67,7 @@ def look(given: Given) -> Looked:
     """What a run would make of a file. Raises BadInput."""
     from dpcl_core import checks, presets  # imported late: what a form needs of a file takes less time than these
 
-    with intake.looked_at(given.path, given.asked, given.apart, given.seen, given.most) as name:
+    with intake.looked_at(given) as name:
         found = understood.understand(name)
         raw = presets.settings(name)
         spec = checks.parse({part: raw[part] for part in ("data", "scenario", "privacy")})
@@ -94,8 +80,7 @@ def look(given: Given) -> Looked:
 
 def keep(given: Given) -> str:
     """Keeps a file as own:NAME and gives that name. Raises BadInput."""
-    of = {"is_apart": bool(given.apart), "of": given.of, "seen": given.seen, "most": given.most}
-    with intake.taken_in(given.path, given.asked, given.owner, **of) as name:  # type: ignore[arg-type]
+    with intake.taken_in(given) as name:
         return name
 
 

@@ -51,11 +51,14 @@ def entry(field: str, name: str, known: Mapping[str, T]) -> T:
 
 @contextmanager
 def instead_of(*kinds: type[Exception], say: Exception) -> Iterator[None]:
-    """Within this context `say` is raised in the place of errors of these kinds; what is refused as BadInput stays."""
+    """Within this context `say` is raised in the place of errors of these kinds; what is refused as BadInput stays.
+
+    So does a lack of memory, which is nothing that the input says.
+    """
     try:
         yield
     except kinds as error:
-        if isinstance(error, BadInput):
+        if isinstance(error, BadInput | MemoryError):
             raise
         raise say from error
 

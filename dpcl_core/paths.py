@@ -133,6 +133,11 @@ def is_safe(name: str) -> bool:
     return bool(_SAFE_NAME.fullmatch(name)) and ".." not in name
 
 
+def slug(name: str) -> str:
+    """A safe name for a folder or a file, from any name without its suffix."""
+    return re.sub(r"[^A-Za-z0-9]+", "-", name).strip("-")[:60] or "data"
+
+
 def inside(folder: Path, name: str, field: str) -> Path:
     """The path `folder / name`, for names that cannot point outside the folder.
 

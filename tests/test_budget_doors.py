@@ -31,7 +31,7 @@ def name(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.delenv("DPCL_DATA", raising=False)
     rows = "".join(f"{row % 9},{row % 5},{'ab'[row % 2]}\n" for row in range(400))
     (tmp_path / "visits.csv").write_text(f"x,y,risk\n{rows}", encoding="utf-8")
-    with intake.taken_in(tmp_path / "visits.csv", Asked(Columns(target="risk"))) as taken:
+    with intake.taken_in(intake.Given(tmp_path / "visits.csv", Asked(Columns(target="risk")))) as taken:
         pass
     return taken
 

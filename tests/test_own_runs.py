@@ -153,7 +153,7 @@ def test_what_is_refused_is_refused_before_there_is_a_run(words, sentence, capsy
 def n_tested(rows: list[list[str]]) -> int:
     """How many rows of this table are in its public test part."""
     write(Path("mine.csv"), [["size", "note", "label"], *rows])  # type: ignore[list-item]
-    with intake.looked_at(Path("mine.csv"), Asked(Columns(target="label"))) as name:
+    with intake.looked_at(intake.Given(Path("mine.csv"), Asked(Columns(target="label")))) as name:
         return catalog.facts(name).n_test
 
 
@@ -187,7 +187,7 @@ def test_people_with_several_rows_differ_in_releases_alone(tmp_path, monkeypatch
 def person_in_training(head: list[str], rows: list[list[str]]) -> str:
     """A person whose rows are in the training part: their absence leaves the public part as it is."""
     write(Path("mine.csv"), [head, *rows])  # type: ignore[list-item]
-    with intake.looked_at(Path("mine.csv"), Asked(Columns(target="label", person="who"), 2)) as name:
+    with intake.looked_at(intake.Given(Path("mine.csv"), Asked(Columns(target="label", person="who"), 2))) as name:
         (found,) = catalog.outlines(catalog.card(name))
         assert found is not None
         return rows[int(found.train.rows[0])][0]

@@ -69,30 +69,23 @@ def card(name: str) -> DatasetCard:
     paths.inside(paths.home() / "data", folder_name, files.FIELD)
     own = DatasetCard(name, folder_name, "", source="your own", licence="your own", n_classes=0, n_train=0, n_test=0)
     fields = schema.read_schema(own) or schema.Schema()
-    own = with_public_columns(schema.with_columns(own, fields), fields.held_out or HELD_OUT)
+    own = with_public_columns(replace(schema.with_columns(own, fields), held_out=fields.held_out or HELD_OUT))
     kind = fields.kind or kind_of_files(own) or ("table" if _is_damaged_table(own) else "image")
     limits = (*(_OF_PERSON if own.has_people else LIMITS[kind]), _PUBLIC_PARTS, *public_by_form(own))
-    summary, is_shown, held_out = f"Your own {_OWN[kind]}, read from a folder on this computer.", False, None
-    divided = replace(own, kind=kind, held_out=HELD_OUT)
-    if kind in DIVISIBLE:
-        is_shown = kind == "text" and files.is_marked(divided)
-        held_out = None if files.find(divided).test else fields.held_out or HELD_OUT
-    elif kind == "image":
-        with suppress(BadInput):  # reported where the files are needed
-            if (found := files.find(divided)).is_folder and not found.test:
-                held_out = fields.held_out or HELD_OUT
+    own = replace(own, kind=kind)
+    found = files.find(own) if kind in DIVISIBLE else _found(own)
+    is_whole = found is not None and not found.test and (kind in DIVISIBLE or (kind == "image" and found.is_folder))
     return replace(
         own,
         title=fields.title or folder_name,
-        summary=summary,
-        kind=kind,
+        summary=f"Your own {_OWN[kind]}, read from a folder on this computer.",
         limits=limits,
-        may_show=is_shown,
+        may_show=kind == "text" and files.is_marked(own),
         classes=fields.classes,
         n_classes=len(fields.classes),
         n_train=fields.n_train or 0,
         sources=tuple((source, fields.classes) for source in fields.sources),
-        held_out=held_out,
+        held_out=own.held_out if is_whole else None,
     )
 
 
@@ -173,15 +166,15 @@ def needed_bytes(data: DataSpec) -> float:
     assert outlined is not None
     kept, rows = facts_of(data), outlined.n_train + len(outlined.test.labels)
     n_cells = 0 if found.train[0].suffix in sheets.TYPED else len(sheets.header(found.train[0], dataset))
-    return 5e8 + 2.2 * 4 * (kept.n_train + kept.n_test) * _n_values(dataset, found, outlined) + 100.0 * rows * n_cells
+    return 5e8 + 2.2 * 4 * (kept.n_train + kept.n_test) * _n_values(outlined) + 100.0 * rows * n_cells
 
 
 @lru_cache(maxsize=32)
-def _n_values(dataset: DatasetCard, found: files.DataFiles, outlined: Outline) -> int:
+def _n_values(outlined: Outline) -> int:
     """How many numbers a row becomes, by the first public rows."""
-    paths, is_divided = found.test or found.train, not found.test
-    first = next(filter(len, tables.taken_pieces(paths, outlined.test.rows, dataset, is_private=is_divided)))
-    return sum(table_features.planned_columns(dataset, first, sheets.shown_name(dataset, paths[0])).widths)
+    of = outlined.test.contents
+    first = next(filter(len, tables.taken_pieces(of, outlined.test.rows)))
+    return sum(table_features.planned_columns(of.card, first, sheets.shown_name(of.card, of.paths[0])).widths)
 
 
 def of_own_labels(dataset: DatasetCard) -> str:
@@ -223,7 +216,7 @@ def outlines(dataset: DatasetCard) -> list[Outline | None]:
     found: list[Outline | None] = []
     for member in members(dataset):
         try:
-            found.append(outline(member, files.find(member)))
+            found.append(outline(member))
         except DataMissing:
             if member.hub is None:
                 raise
@@ -311,21 +304,20 @@ def kind_of_files(card: DatasetCard) -> Kind | None:
     if (data_files := _found(card)) is None:
         return None
     kind = _kind_by_columns(data_files, card)
-    return kind if data_files.is_folder or kind in DIVISIBLE or data_files.test or card.held_out is not None else None
+    return kind if data_files.is_folder or kind in DIVISIBLE or data_files.test else None
 
 
 def _found(card: DatasetCard) -> files.DataFiles | None:
-    """The files of a folder, which may be one for both parts; None where they cannot be found, as is reported elsewhere."""
+    """The files of a folder; None where they cannot be found, as is reported elsewhere."""
     with suppress(BadInput, OSError):
-        return files.find(replace(card, held_out=0.5))
+        return files.find(card)
     return None
 
 
-def with_public_columns(card: DatasetCard, share: float) -> DatasetCard:
-    """The card with the columns that public lines have, where no first line names them; `share`: of rows that are public."""
+def with_public_columns(card: DatasetCard) -> DatasetCard:
+    """The card with the columns that public lines have, where no first line names them."""
     with suppress(BadInput, OSError):  # reported where the files are needed
-        divided = replace(card, held_out=share)
-        return replace(sheets.by_public_lines(divided, files.find(divided)), held_out=card.held_out)
+        return sheets.by_public_lines(card, files.find(card))
     return card
 
 

@@ -16,7 +16,7 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 
 from dpcl_core import machine
-from dpcl_core.data import dataset, files
+from dpcl_core.data import dataset, files, handed
 from dpcl_core.data.card import PICTURES
 from dpcl_core.data.columns import pa, pq
 from dpcl_core.data.files import TABLES, ending
@@ -274,7 +274,8 @@ def convert(path: Path, folder: Path, stem: str, most: int) -> bool:
     plain = kind.removesuffix(".gz")
     if kind not in (*_READERS, *_GZ):
         return False
-    try:
+    allowed = f"must be a whole {kind} file; this one is damaged or of another kind"
+    with instead_of(Exception, say=BadInput(FIELD, path.name, allowed)):  # each library raises its own for a damaged file
         with gzip.open(path) if kind in _GZ else path.open("rb") as file:
             content = file.read(most + 1 if kind in _GZ else -1)
         if kind in _GZ and len(content) > most:
@@ -283,10 +284,6 @@ def convert(path: Path, folder: Path, stem: str, most: int) -> bool:
             _READERS[plain](content, folder, stem)
         else:
             (folder / f"{stem}{plain}").write_bytes(content)
-    except (BadInput, MemoryError):
-        raise
-    except Exception as error:  # each library raises its own for a damaged file
-        raise BadInput(FIELD, path.name, f"must be a whole {kind} file; this one is damaged or of another kind") from error
     return True
 
 
@@ -343,11 +340,7 @@ def _excel(content: bytes, folder: Path, stem: str) -> None:
     if len(filled := [name for name, frame in found.items() if len(frame.columns)]) != 1:
         raise BadInput(FIELD, f"{stem}.xlsx", f"must have one sheet that holds rows; it has {len(filled)}")
     frame = found[filled[0]]
-    columns = {
-        str(name): pa.array([None if pd.isna(one) else str(one) for one in frame[name]], pa.large_string())
-        for name in frame.columns
-    }
-    pq.write_table(pa.table(columns), folder / f"{stem}.parquet")
+    handed.of_frame(frame.set_axis([*map(str, frame.columns)], axis=1), folder / f"{stem}.xlsx")
 
 
 def _npz(content: bytes, folder: Path, stem: str) -> None:
@@ -366,18 +359,12 @@ def _npz(content: bytes, folder: Path, stem: str) -> None:
 
 
 def _write_part(rows: np.ndarray, labels: np.ndarray, folder: Path, part: str) -> None:
-    if rows.ndim == 2:
-        np.savez(folder / f"{part}.npz", embeddings=rows, labels=labels)
-        return
-    if rows.dtype != np.uint8 or rows.ndim not in (3, 4) or len(labels) != len(rows):
-        allowed = "must be numbers [rows, width] or pictures uint8 [rows, height, width] or [rows, height, width, 3]"
-        raise BadInput(FIELD, f"array {part}", allowed)
-    from PIL import Image
-
-    for place, (pixels, label) in enumerate(zip(rows, labels.tolist(), strict=True)):
-        to = folder / part / str(label) / f"{place:06d}.png"
-        to.parent.mkdir(parents=True, exist_ok=True)
-        Image.fromarray(pixels.squeeze()).save(to)
+    """Vectors as NPZ, pictures by class, as they are written of arrays that Python holds."""
+    written = handed.of_arrays((rows, labels), folder / f"{part}.npz")
+    if written.suffix == ".zip":
+        (folder / part).mkdir()
+        _unzip(written, folder / part, MAX_BYTES)
+        written.unlink()
 
 
 _READERS: Mapping[str, Callable[[bytes, Path, str], None]] = {

@@ -173,20 +173,16 @@ class Images:
         self, row: int, size: int | None, n_channels: Literal[1, 3], interpolation: Interpolation
     ) -> NDArray[np.uint8]:
         """A decoded image; a black one for an unusable private image."""
-        if not self.is_private:
-            return self._decoded(row, size, n_channels, interpolation)
-        wanted = None if self.shape is None else self.shape[:2]
+        side = (size, size) if size is not None else self.shape and self.shape[:2]
         try:
             decoded = self._decoded(row, size, n_channels, interpolation)
-            if size is not None or wanted in (None, decoded.shape[:2]):
-                return decoded
-        except MemoryError:
-            raise
-        except Exception:  # whatever Pillow raises: whether a run ends must not depend on one private picture
-            if size is None and wanted is None:
+        except Exception as error:  # whatever Pillow raises: whether a run ends must not depend on one private picture
+            if not self.is_private or side is None or isinstance(error, MemoryError):
                 raise
-        height, width = (size, size) if size is not None else wanted or (1, 1)
-        return np.zeros((height, width, n_channels), np.uint8)
+        else:
+            if not self.is_private or side in (None, decoded.shape[:2]):
+                return decoded
+        return np.zeros((*side, n_channels), np.uint8)
 
     def _decoded(self, row: int, size: int | None, n_channels: int, interpolation: Interpolation) -> NDArray[np.uint8]:
         if isinstance(self.content, np.ndarray):
@@ -214,25 +210,21 @@ def open_image(encoded: bytes, field: str) -> Image.Image:
 
     Raises BadInput naming `field` for a damaged file, and one of more pixels than memory should hold.
     """
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # Pillow warns of what is refused below (huge sizes) or harmless (metadata)
-            image = Image.open(io.BytesIO(encoded), formats=FORMATS)
-            if max(image.size) > MAX_SIDE:
-                if image.width * image.height > MAX_PIXELS:
-                    raise BadInput(field, f"{image.width}x{image.height} pixels", f"must have at most {MAX_PIXELS:,} pixels")
-                image.draft(None, (MAX_SIDE, MAX_SIDE))  # JPEG: decoded at a half, a quarter or an eighth of its size
-            image.load()
-            if max(image.size) > MAX_SIDE:
-                image.thumbnail((MAX_SIDE, MAX_SIDE))
-            return _plain(ImageOps.exif_transpose(image), field)
-    except (BadInput, MemoryError):
-        raise
-    except Image.DecompressionBombError as error:
-        raise BadInput(field, "millions of pixels", f"must have at most {MAX_PIXELS:,} pixels") from error
-    except Exception as error:  # Pillow's decoders raise many kinds of error, all with the same meaning for the user
-        allowed = "must be an image file that can be decoded (PNG, JPEG, WebP, BMP, GIF, TIFF or PPM)"
-        raise BadInput(field, f"{len(encoded)} bytes", allowed) from error
+    allowed = "must be an image file that can be decoded (PNG, JPEG, WebP, BMP, GIF, TIFF or PPM)"
+    damaged = BadInput(field, f"{len(encoded)} bytes", allowed)
+    huge = BadInput(field, "millions of pixels", f"must have at most {MAX_PIXELS:,} pixels")
+    # Pillow's decoders raise many kinds of error, all with the same meaning for the user.
+    with instead_of(Exception, say=damaged), instead_of(Image.DecompressionBombError, say=huge), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Pillow warns of what is refused below (huge sizes) or harmless (metadata)
+        image = Image.open(io.BytesIO(encoded), formats=FORMATS)
+        if max(image.size) > MAX_SIDE:
+            if image.width * image.height > MAX_PIXELS:
+                raise BadInput(field, f"{image.width}x{image.height} pixels", huge.allowed)
+            image.draft(None, (MAX_SIDE, MAX_SIDE))  # JPEG: decoded at a half, a quarter or an eighth of its size
+        image.load()
+        if max(image.size) > MAX_SIDE:
+            image.thumbnail((MAX_SIDE, MAX_SIDE))
+        return _plain(ImageOps.exif_transpose(image), field)
 
 
 def _plain(image: Image.Image, field: str) -> Image.Image:

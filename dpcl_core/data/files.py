@@ -69,6 +69,17 @@ class DataFiles:
         return bool(self.train) and self.train[0].suffix not in TABLES
 
 
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """The files of a split (none: the bundled digits), and their names, times and sizes. `is_private`: nothing of their rows
+    is reported."""
+
+    card: DatasetCard
+    paths: tuple[Path, ...]
+    stamp: tuple[tuple[str, int], ...]
+    is_private: bool = True
+
+
 def ending(path: Path) -> str:
     """The usual ending of a file of this form."""
     return ALIKE.get(path.suffix.lower(), path.suffix.lower())
@@ -81,12 +92,17 @@ def cache_dir() -> Path:
 
 def roots(card: DatasetCard) -> tuple[Path, ...]:
     """The parent folders searched for the dataset's folder, in this order."""
-    if card.is_own and (only := _ONLY_IN.get()) is not None:
-        return (only,)
-    local = paths.data_dir()
-    rest = paths.home() / "data" if card.is_own else cache_dir()
-    bundled = () if card.is_own else (paths.assets_dir() / "features",)
-    return (*(() if local is None else (local,)), rest, *bundled)
+    return own_roots() if card.is_own else (*_local(), cache_dir(), paths.assets_dir() / "features")
+
+
+def own_roots() -> tuple[Path, ...]:
+    """The parent folders searched for own data, in this order."""
+    only = _ONLY_IN.get()
+    return (*_local(), paths.home() / "data") if only is None else (only,)
+
+
+def _local() -> tuple[Path, ...]:
+    return () if (local := paths.data_dir()) is None else (local,)
 
 
 @contextmanager
@@ -154,11 +170,10 @@ def _in_folder(card: DatasetCard, folder: Path) -> DataFiles:
 
 
 def _split(folder: Path, split: str, card: DatasetCard) -> tuple[Path, ...]:
-    single, images = folder / f"{split}.parquet", folder / split
     shards = sorted(folder.glob(f"{split}-*.parquet"))
-    candidates = [name for name, is_there in ((single, single.exists()), (images, images.is_dir())) if is_there]
-    if card.is_own or card.kind == "embedding":
-        candidates += [table for ending in TABLES[1:] if (table := folder / f"{split}{ending}").exists()]
+    endings = TABLES if card.is_own or card.kind == "embedding" else TABLES[:1]
+    candidates = [table for ending in endings if (table := folder / f"{split}{ending}").exists()]
+    candidates += [images for images in (folder / split,) if images.is_dir()]
     if len(candidates) + bool(shards) > 1:
         raise BadInput(FIELD, card.name, f"{folder} holds its {split} part in two forms; keep one of them")
     for path in (*candidates, *shards):
@@ -305,12 +320,10 @@ def _made(card: DatasetCard) -> DataFiles:
 @lru_cache(maxsize=8)
 def _is_whole(folder: Path, identity: str, _stamps: tuple[int, ...]) -> bool:
     """Whether the files are byte for byte those written for this version; cached until one of them changes."""
-    try:
-        record = json.loads((folder / _RECORD).read_bytes())
+    with suppress(OSError, ValueError):
         digests = {split: sha256((folder / f"{split}.parquet").read_bytes()).hexdigest() for split in _SPLITS}
-    except (OSError, ValueError):
-        return False
-    return bool(record == {"identity": identity, **digests})
+        return bool(json.loads((folder / _RECORD).read_bytes()) == {"identity": identity, **digests})
+    return False
 
 
 def _make(folder: Path, n_per_source: int, identity: str) -> None:

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpcl_core import paths
 from dpcl_core.data.columns import pa, pc, pq
 from dpcl_core.errors import BadInput
 
@@ -28,7 +29,7 @@ def table_of(X: Any) -> Any:
     """Rows of numbers [n, K], as an array or as a frame with its names. Raises BadInput for what types and shapes show."""
     if hasattr(X, "tocsr"):
         raise BadInput("X", type(X).__name__, "must not be sparse: take .toarray()")
-    X = X.detach().cpu().numpy() if hasattr(X, "detach") else X
+    X = _plain(X)
     if hasattr(X, "__arrow_c_stream__") and not isinstance(X, np.ndarray):
         return _frame(X)
     try:
@@ -41,6 +42,11 @@ def table_of(X: Any) -> Any:
     if found.ndim != 2:  # the library's own message shows numbers of the rows
         raise BadInput("X", f"{found.ndim} axes", "must have two, rows and columns: Reshape your data")
     return found
+
+
+def _plain(values: Any) -> Any:
+    """What it is, but for a tensor of torch, which becomes an array."""
+    return values.detach().cpu().numpy() if hasattr(values, "detach") else values
 
 
 def _frame(frame: Any) -> Any:
@@ -67,7 +73,7 @@ def labels_of(y: Any, name: str, is_secret: bool) -> NDArray[Any]:
 
     if y is None:
         raise BadInput(name, None, "the classifier requires y to be passed, but the target y is None")
-    y = y.detach().cpu().numpy() if hasattr(y, "detach") else y
+    y = _plain(y)
     has_type = not isinstance(y, list | tuple) and isinstance(getattr(y, "dtype", np.dtype("O")), np.dtype)
     if is_secret and not has_type and not hasattr(y, "columns"):
         values = [*y]
@@ -167,8 +173,7 @@ def as_file(data: object, name: str = "data") -> Iterator[Path]:
         yield Path(data)
         return
     with tempfile.TemporaryDirectory(prefix="dpcl-") as folder:
-        stem = Path(folder) / (re.sub(r"[^A-Za-z0-9]+", "-", name).strip("-")[:60] or "data")
-        yield _written(data, stem)
+        yield _written(data, Path(folder) / paths.slug(name))
 
 
 def _written(data: Any, stem: Path) -> Path:
@@ -178,15 +183,15 @@ def _written(data: Any, stem: Path) -> Path:
         import pandas as pd
 
         if isinstance(data, pd.DataFrame):
-            return _of_frame(data, stem)
+            return of_frame(data, stem)
         if hasattr(data, "__arrow_c_stream__"):  # a frame of polars, a table of pyarrow, a relation of DuckDB
             return _of_table(pa.table(data), stem)
     elif isinstance(data, tuple):
-        return _of_arrays(data, stem)
+        return of_arrays(data, stem)
     elif hasattr(data, "tensors") or (hasattr(data, "data") and hasattr(data, "targets")):
-        return _of_arrays(tuple(data.tensors) if hasattr(data, "tensors") else (data.data, data.targets), stem)
+        return of_arrays(tuple(data.tensors) if hasattr(data, "tensors") else (data.data, data.targets), stem)
     elif hasattr(data, "__getitem__") and hasattr(data, "__len__") and not hasattr(data, "dtype"):
-        return _of_arrays(_pairs(data), stem)
+        return of_arrays(_pairs(data), stem)
     raise BadInput(FIELD, type(data).__name__, _FORMS)
 
 
@@ -195,9 +200,8 @@ def _pairs(data: Any) -> tuple[list[Any], list[Any]]:
     rows: list[Any] = [] if isinstance(data, _NO_DATASETS) else [data[place] for place in range(len(data))]
     if isinstance(data, _NO_DATASETS) or any(not isinstance(row, tuple | list) or len(row) != 2 for row in rows):
         raise BadInput(FIELD, type(data).__name__, _FORMS)
-    inputs = [row[0].detach().cpu().numpy() if hasattr(row[0], "detach") else row[0] for row in rows]
     # A picture of Pillow is an array; what has one number only is that number.
-    inputs = [np.asarray(one) if hasattr(one, "__array_interface__") else one for one in inputs]
+    inputs = [np.asarray(one) if hasattr(one, "__array_interface__") else one for one in (_plain(row[0]) for row in rows)]
     return inputs, [row[1].item() if hasattr(row[1], "item") else row[1] for row in rows]
 
 
@@ -286,8 +290,8 @@ def _as_parquet(names: Sequence[Any], n_rows: int, column: Callable[[str], pa.Ar
     return path
 
 
-def _of_frame(frame: Any, stem: Path) -> Path:
-    """A frame of pandas as parquet. The index is left out: it is no column."""
+def of_frame(frame: Any, stem: Path) -> Path:
+    """A frame of pandas as a parquet file of this stem. The index is left out: it is no column."""
     return _as_parquet(list(frame.columns), len(frame), lambda name: _column(frame[name], name), stem)
 
 
@@ -320,7 +324,7 @@ def _as_text(cell: object) -> str | None:
     return None if is_missing else str(cell)
 
 
-def _of_arrays(pair: tuple[Any, ...], stem: Path) -> Path:
+def of_arrays(pair: tuple[Any, ...], stem: Path) -> Path:
     """(X, y) with labels [n]: vectors [n, K] as NPZ, texts [n] as a table, pictures uint8 [n, h, w(, 3)] as a zip.
 
     In a list, pictures may have several sizes.
@@ -341,7 +345,7 @@ def _of_arrays(pair: tuple[Any, ...], stem: Path) -> Path:
     if inputs.ndim == 1 and inputs.dtype.kind in "UO":
         import pandas as pd
 
-        return _of_frame(pd.DataFrame({"text": inputs.astype(object), TARGET: labels}), stem)
+        return of_frame(pd.DataFrame({"text": inputs.astype(object), TARGET: labels}), stem)
     if inputs.ndim != 2 or inputs.dtype.kind not in "fiub":
         allowed = "must be numbers [n, K], texts [n], or pictures uint8 [n, h, w] or [n, h, w, 3]"
         raise BadInput(f"{FIELD} X", _shape(inputs), allowed)
@@ -355,8 +359,7 @@ def _array(values: Any, name: str) -> NDArray[Any]:
     """As an array, by its type alone. Raises BadInput for a sparse matrix and for rows of several lengths."""
     if hasattr(values, "tocsr"):
         raise BadInput(f"{FIELD} {name}", type(values).__name__, "must not be sparse: take .toarray()")
-    if hasattr(values, "detach"):
-        values = values.detach().cpu().numpy()
+    values = _plain(values)
     try:
         found = np.asarray(values)
     except ValueError:  # rows of several lengths

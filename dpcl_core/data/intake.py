@@ -8,7 +8,6 @@ never replaced: runs, their audits and those that are resumed read the rows that
 
 from __future__ import annotations
 
-import re
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -51,7 +50,7 @@ class Asked:
 
     def on(self, fields: schema.Schema) -> schema.Schema:
         """The schema with this in the place of its own. Raises BadInput for a number that is not allowed."""
-        said = {role: column for role, column in asdict(self.columns).items() if column is not None}
+        said = self.columns.roles
         if twice := [role for role, column in said.items() if role != "target" and column == said.get("target")]:
             raise BadInput(f"--{twice[0]}", said["target"], "is the column of --target already: name another one")
         changed = {**asdict(fields), "columns": {**asdict(fields.columns), **said}}
@@ -63,6 +62,24 @@ class Asked:
         return validated(schema.Schema, changed)
 
 
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A file or folder, what is said of it, and who brings it.
+
+    `owner`: a digest of the token of the visitor who keeps it, empty from a terminal. `apart`: the same where neither the
+    name nor the count of looks may depend on what others have brought. `seen`: marks of data that were deleted since
+    somebody looked at them. `most`: bytes that it may take. `of`: the own:NAME of which this is a copy with another schema.
+    """
+
+    path: Path
+    asked: Asked = Asked()
+    owner: str = ""
+    apart: str = ""
+    seen: frozenset[str] = frozenset()
+    most: int = MAX_BYTES
+    of: str | None = None
+
+
 def schema_beside(path: Path) -> Path:
     """Where a file's or folder's schema lies: `NAME.schema.toml` beside a file NAME.csv, `schema.toml` in a folder."""
     return path / schema.NAME if path.is_dir() else path.with_name(f"{path.stem}.{schema.NAME}")
@@ -72,7 +89,7 @@ def schema_beside(path: Path) -> Path:
 def own_name(given: str, asked: Asked, seen: frozenset[str] = frozenset()) -> Iterator[str]:
     """Within this context the data are own:NAME: those of this name, or a file or folder that is `taken_in`."""
     if not given.startswith("own:"):
-        with taken_in(Path(given), asked, seen=seen) as name:
+        with taken_in(Given(Path(given), asked, seen=seen)) as name:
             yield name
         return
     if asked != Asked():
@@ -81,30 +98,22 @@ def own_name(given: str, asked: Asked, seen: frozenset[str] = frozenset()) -> It
 
 
 @contextmanager
-def taken_in(
-    path: Path, asked: Asked, owner: str = "", *, is_apart: bool = False, of: str | None = None,
-    seen: frozenset[str] = frozenset(), most: int = MAX_BYTES,
-) -> Iterator[str]:  # fmt: skip
+def taken_in(given: Given) -> Iterator[str]:
     """Within this context the file or folder is own:NAME, a copy that is kept under this name at the end.
 
     A copy taken in before from the same place with the same schema stays, and is these data where nothing was written there
     since; else the copy has the next number. Raises BadInput for what cannot be used, with what to change; then, and after
-    any error within the context, nothing is kept. `owner`: a digest of the token of the visitor who asks. `is_apart`:
-    neither the name nor the count of looks depends on what others have brought. `of`: the own:NAME of which this is a copy
-    with another schema. `seen`: marks of data that were deleted since somebody looked at them. `most`: bytes that may be
-    kept.
+    any error within the context, nothing is kept.
     """
-    root = paths.home() / "data"
+    path, owner, of, root = given.path, given.owner, given.of, paths.home() / "data"
     with _trouble(path):
         paths.make_folder(root)
-    apart = owner if is_apart else ""
-    with _on_its_way(path, root, owner) as staging, _staged(path, asked, staging, apart, seen, most) as (staged, written):
-        origin = _origin(path, staged, written, asked.private)
+    with _on_its_way(path, root, owner) as staging, _staged(given, staging) as (staged, written):
+        origin = _origin(path, staged, written, given.asked.private)
         stem = staged.name if of is None else of.removeprefix("own:")
-        stem = f"{stem}-{owner[:6]}" if is_apart and of is None else stem
+        stem = f"{stem}-{owner[:6]}" if given.apart and of is None else stem
         with files.only_in(staged.parent), _trouble(path):
-            card = catalog.card(f"own:{staged.name}")
-            known = own.marks_of(outline.outline(card, files.find(card)), apart)
+            known = own.marks_of(outline.outline(catalog.card(f"own:{staged.name}")), given.apart)
         with _trouble(path), _alone():  # of two at once, the second sees the name of the first
             numbered = chain([stem], (f"{stem}-{number}" for number in count(2)))
             name = next(one for one in numbered if _is_free(one, root) or _is_same(root / one, origin, owner))
@@ -204,37 +213,30 @@ def _home_of(name: str) -> Path:
 
 
 @contextmanager
-def looked_at(
-    path: Path, asked: Asked, apart: str = "", seen: frozenset[str] = frozenset(), most: int = MAX_BYTES
-) -> Iterator[str]:
-    """Within this context the file or folder is own:NAME; nothing is kept. Raises BadInput as `taken_in` does.
-
-    `apart`: the owner whose data are counted apart from all others'. `most`: bytes that it may take.
-    """
+def looked_at(given: Given) -> Iterator[str]:
+    """Within this context the file or folder is own:NAME; nothing is kept. Raises BadInput as `taken_in` does."""
     with (
         tempfile.TemporaryDirectory(prefix="dpcl-") as root,
-        _staged(path, asked, Path(root), apart, seen, most) as (folder, _),
+        _staged(given, Path(root)) as (folder, _),
         files.only_in(folder.parent),
     ):
         yield f"own:{folder.name}"
 
 
 @contextmanager
-def _staged(
-    path: Path, asked: Asked, staging: Path, apart: str, seen: frozenset[str], most: int
-) -> Iterator[tuple[Path, int]]:
+def _staged(given: Given, staging: Path) -> Iterator[tuple[Path, int]]:
     """A checked copy in a folder of its own below `staging`; when its source was last written."""
-    folder = staging / _slug(path)
+    path, asked, folder = given.path, given.asked, staging / _slug(given.path)
     with _trouble(path):
         (staging / _ARRIVED).mkdir()
         folder.mkdir(mode=0o700)  # where copies are kept may be a folder that everybody reads
-        written = copying.copied(path, folder, most)
+        written = copying.copied(path, folder, given.most)
         for name in asked.private:
             copying.join(folder, name)
         fields = _declared(path, folder, asked)
         _write_schema(folder, fields, fields.coins or 2)
     with files.only_in(staging):
-        if fields.coins != 1 and own.knows_by_first_rule(f"own:{folder.name}", apart, seen):
+        if fields.coins != 1 and own.knows_by_first_rule(f"own:{folder.name}", given.apart, given.seen):
             if fields.coins is not None:
                 allowed = "must be 1, or left out: by that rule rows of these data were shown before"
                 raise BadInput("coins", fields.coins, allowed)
@@ -324,12 +326,7 @@ def _declared(path: Path, folder: Path, asked: Asked) -> schema.Schema:
 
 def _slug(path: Path) -> str:
     """A name for a folder, from the file's own."""
-    return slug(path.resolve().name if path.is_dir() else path.stem)
-
-
-def slug(stem: str) -> str:
-    """A name for a folder, from any name without its suffix."""
-    return re.sub(r"[^A-Za-z0-9]+", "-", stem).strip("-")[:60] or "data"
+    return paths.slug(path.resolve().name if path.is_dir() else path.stem)
 
 
 def _origin(path: Path, staged: Path, written: int, private: Sequence[str]) -> str:
@@ -344,23 +341,16 @@ def _origin(path: Path, staged: Path, written: int, private: Sequence[str]) -> s
 
 def _is_free(name: str, root: Path) -> bool:
     """Whether no data have this name, or are about to."""
-    is_taken = _named(name) or any(root.glob(f"{_STAGED}*/{_ARRIVED}/{name}"))
+    is_taken = (root / name).exists() or own.folders_of(name) or any(root.glob(f"{_STAGED}*/{_ARRIVED}/{name}"))
     return not is_taken and name not in {card.folder for card in catalog.CARDS.values()}
-
-
-def _named(name: str) -> list[Path]:
-    """The folders of this name that may hold own data; the first one counts."""
-    card = catalog.DatasetCard(f"own:{name}", name, "", "", "", 0, 0, 0)
-    return [root / name for root in files.roots(card) if (root / name).exists()]
 
 
 def _is_same(folder: Path, origin: str, owner: str) -> bool:
     """Whether this is a copy of the same, taken in by the same visitor."""
-    try:
+    with suppress(OSError, UnicodeDecodeError):
         said = [(folder / name).read_text(encoding="ascii") for name in (own.ORIGIN, own.OWNER)]
-    except (OSError, UnicodeDecodeError):
-        return False
-    return said == [origin, owner] and _named(folder.name) == [folder]
+        return said == [origin, owner] and own.folders_of(folder.name) == [folder]
+    return False
 
 
 @contextmanager

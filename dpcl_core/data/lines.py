@@ -77,12 +77,12 @@ def header_place(
     told = _INSTRUCTION.fullmatch(text(rows[0]).strip()) if rows else None
     separator, start = (told[1], 1) if told else (None, 0)
     places = range(start, min(len(rows), start + _MOST_TITLES))
-    forms = [(place, by_header(rows[place], suffix, separator)) for place in places]
-    if is_declared and separator is None:
-        others = [(place, text(rows[place])) for place in places]
-        by_blanks = [place for place, line in others if " " in line.strip() and not any(one in line for one in _SEPARATORS)]
-        forms += [(place, by_header(rows[place], suffix, " ")) for place in by_blanks]
-        forms.sort(key=lambda one: one[0])  # the line that names the columns precedes every row
+    forms = []
+    for place in places:
+        forms.append((place, by_header(rows[place], suffix, separator)))
+        has_separator = separator is not None or any(one in text(rows[place]) for one in _SEPARATORS)
+        if is_declared and not has_separator and b" " in rows[place].strip():
+            forms.append((place, by_header(rows[place], suffix, " ")))
     first = next((one for one in forms if any(name in one[1].names for name in wanted)), None)
     return first or next((one for one in forms if not rows[one[0]].startswith(b"#")), None) or (0, Form((), ","))
 
@@ -198,14 +198,14 @@ def table(rows: Sequence[bytes], suffix: str, form: Form, *, version: int) -> tu
     else:
         n_columns, whole = len(form.names), list[str | None]()
         for place, line in enumerate(rows):
-            found = fitted(cells(text(line), form.separator), form)
+            found = values(line, form)
             if found is None or len(found) != n_columns:
                 others[place] = line
                 whole += [None] * n_columns
             else:
                 whole += found if version == 1 else map(coins.word, found)
         columns = {name: whole[place::n_columns] for place, name in enumerate(form.names) if name}
-    return Table({name: Column("text", values) for name, values in columns.items()}, len(rows)), others
+    return Table({name: Column("text", column) for name, column in columns.items()}, len(rows)), others
 
 
 def quoted_rows(content: bytes, form: Form, shown: str, start_row: int) -> list[bytes]:
@@ -223,7 +223,7 @@ def quoted_rows(content: bytes, form: Form, shown: str, start_row: int) -> list[
             continue
         start = start if open_line else number
         whole = (open_line + line).rstrip(b"\r\n")
-        found = fitted(cells(text(whole), form.separator), form)
+        found = values(whole, form)
         open_line = open_line + line if found is None else b""
         if found is None and number - start == _MAX_LINES:
             break
@@ -238,11 +238,10 @@ def quoted_rows(content: bytes, form: Form, shown: str, start_row: int) -> list[
     return rows
 
 
-def fitted(found: list[str] | None, form: Form) -> list[str] | None:
-    """The values without empty ones behind the last column."""
-    n_columns = len(form.names)
-    is_longer = found is not None and len(found) > n_columns and not any(map(str.strip, found[n_columns:]))
-    return found[:n_columns] if found is not None and is_longer else found
+def values(line: bytes, form: Form) -> list[str] | None:
+    """What `cells` gives, without empty values behind the last column."""
+    found, n_columns = cells(text(line), form.separator), len(form.names)
+    return found if found is None or any(map(str.strip, found[n_columns:])) else found[:n_columns]
 
 
 def cells(line: str, separator: str) -> list[str] | None:

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib import resources
 from itertools import pairwise
-from pathlib import Path
 from typing import cast
 
 import numpy as np
@@ -75,35 +74,30 @@ def join_members(card: DatasetCard, outlines: Sequence[Outline], *, keyed: bool)
 
     `keyed`: with the training examples' keys.
     """
+    classes = card.classes or outlines[0].classes
+    first = np.cumsum([0] + [len(member.classes) for member in outlines]).tolist()
+    # The classes of a source are public: all for a style, its own for a member set or a family of texts.
+    own_classes = {name: tuple(map(classes.index, labels)) for name, labels in card.sources}
+    own_classes |= {name: tuple(range(*ends)) for name, ends in zip(card.members, pairwise(first), strict=False)}
+    names = card.members or outlines[0].sources
+    sources = tuple(Source(name, own_classes.get(name, tuple(range(len(classes))))) for name in names)
+    train, test = _joined([member.train for member in outlines], first), _joined([member.test for member in outlines], first)
     keys = np.concatenate([member.train.keys() for member in outlines]) if keyed else None
-    if not card.members:
-        only = outlines[0]
-        classes = card.classes or only.classes
-        # The classes of a source are public: all for a style, its own for a member set or a family of texts.
-        own_classes = {name: tuple(classes.index(label) for label in labels) for name, labels in card.sources}
-        sources = [Source(name, own_classes.get(name, tuple(range(len(classes))))) for name in only.sources]
-        train, test = (
-            Labelled(part.labels, part.sources, part.rows if part.of_words else None) for part in (only.train, only.test)
-        )
-    else:
-        classes = card.classes
-        first = np.cumsum([0] + [len(member.classes) for member in outlines]).tolist()
-        sources = [Source(name, tuple(range(*ends))) for name, ends in zip(card.members, pairwise(first), strict=True)]
-        train = _shifted([member.train for member in outlines], first)
-        test = _shifted([member.test for member in outlines], first)
-    n_train = sum(member.n_train for member in outlines)
-    return Labels(classes, replace(train, keys=keys), test, tuple(sources), n_train)
+    return Labels(classes, replace(train, keys=keys), test, sources, sum(member.n_train for member in outlines))
+
+
+def _joined(parts: Sequence[Part], first: Sequence[int]) -> Labelled:
+    """The labels of several members after one another, from these numbers on; each member is a source."""
+    if len(parts) == 1:
+        return Labelled(parts[0].labels, parts[0].sources, parts[0].rows if parts[0].of_words else None)
+    labels = [part.labels + start for part, start in zip(parts, first, strict=False)]
+    sources = [np.full(len(part.labels), index) for index, part in enumerate(parts)]
+    return Labelled(np.concatenate(labels), np.concatenate(sources))
 
 
 @lru_cache(maxsize=8)
 def _read_labels(card: DatasetCard, outlines: tuple[Outline, ...], caps: Caps, keyed: bool) -> Labels:
     return join_members(card, [outline.thinned(caps) for outline in outlines], keyed=keyed)
-
-
-def _shifted(parts: Sequence[Part], first: Sequence[int]) -> Labelled:
-    labels = [part.labels + start for part, start in zip(parts, first, strict=False)]
-    sources = [np.full(len(part.labels), index) for index, part in enumerate(parts)]
-    return Labelled(np.concatenate(labels), np.concatenate(sources))
 
 
 def load_dataset(data: DataSpec, *, undeclared: bool = False) -> Dataset:
@@ -116,14 +110,11 @@ def load_dataset(data: DataSpec, *, undeclared: bool = False) -> Dataset:
     """
     card = catalog.card(data.dataset)
     members = catalog.members(card)
-    data_files = [_find(member) for member in members]
-    full = [outline(member, files_) for member, files_ in zip(members, data_files, strict=True)]
-    chosen = [one.opened() for one in full] if undeclared else full
-    thinned = [one.thinned(Caps.of(data)) for one in chosen]
-    pairs = [_read(*member) for member in zip(members, data_files, thinned, strict=True)]
+    full = [outline(_fetched(member)) for member in members]
+    thinned = [(one.opened() if undeclared else one).thinned(Caps.of(data)) for one in full]
     named = join_members(card, thinned, keyed=True)
     parts = []
-    for read, split in zip(zip(*pairs, strict=True), (named.train, named.test), strict=True):
+    for read, split in zip(zip(*map(_read, thinned), strict=True), (named.train, named.test), strict=True):
         texts, images = [one for one in read if isinstance(one, Texts)], [one for one in read if isinstance(one, Images)]
         content = (tables.joined_texts(texts) if texts else parquet.concatenated(images, None)) if card.members else read[0]
         parts.append(Split(content, split.labels, split.sources, split.keys))
@@ -146,50 +137,46 @@ def load_dataset(data: DataSpec, *, undeclared: bool = False) -> Dataset:
     )
 
 
-def _find(card: DatasetCard) -> files.DataFiles:
-    """The dataset's files, downloaded if necessary."""
+def _fetched(card: DatasetCard) -> DatasetCard:
+    """The card, when the dataset's files are here, downloaded if necessary."""
     try:
-        return files.find(card)
+        files.find(card)
     except DataMissing:
         if card.hub is None:
             raise
         files.fetch(card)
-        return files.find(card)
+    return card
 
 
-def _read(card: DatasetCard, data_files: files.DataFiles, rows: Outline) -> tuple[Content, Content]:
+def _read(outlined: Outline) -> tuple[Content, Content]:
     """The examples of the training and test parts."""
-    train, test = (data_files.train, rows.train.rows), (data_files.test or data_files.train, rows.test.rows)
-    # A file or folder of the user's own, divided by coins: nobody chose what is in its test part, so no error names a row.
-    is_divided = card.is_own and not data_files.test
+    train, test = (outlined.train.contents, outlined.train.rows), (outlined.test.contents, outlined.test.rows)
+    card = train[0].card
     if card.kind == "sensor":
-        accelerations = [parquet.read_windows(paths, card, of_part) for paths, of_part in (train, test)]
+        accelerations = parquet.read_windows(*train), parquet.read_windows(*test)
         if card.scaled_by == "training":
             return dataset.z_scored(*accelerations)
         return dataset.in_range(accelerations[0]), dataset.in_range(accelerations[1])
     if card.kind == "tagged":
-        return tagged.read_sentences(*train, card), tagged.read_sentences(*test, card)
+        return tagged.read_sentences(*train), tagged.read_sentences(*test)
     if card.kind in ("table", "embedding"):
-        return tables.read_vectors(card, train, test, is_divided=is_divided)
+        return tables.read_vectors(*train, *test)
     if card.kind == "text":
         # In a single divided file the numbers of test rows, too, skip malformed lines as those of training rows do.
-        parts = (train, True), (test, not data_files.test)
-        texts = [tables.TextSheet(paths, card, is_private=one).texts(of_part) for (paths, of_part), one in parts]
-        return texts[0], texts[1]
-    tested = _images(card, *test, is_private=is_divided)
-    trained = _images(replace(card, shape=card.shape or tested.shape), *train, is_private=True)
+        return tables.TextSheet(train[0]).texts(train[1]), tables.TextSheet(test[0]).texts(test[1])
+    # A file or folder of the user's own, divided by coins: nobody chose what is in its test part, so no error names a row.
+    tested = _images(replace(test[0], is_private=test[0].is_private and card.is_own), test[1])
+    trained = _images(replace(train[0], card=replace(card, shape=card.shape or tested.shape)), train[1])
     if trained.shape != tested.shape:
         shapes = f"{_shown(trained.shape)} and {_shown(tested.shape)}"
         raise BadInput(f"{card.name} images", shapes, "train and test must hold images of the same form and size")
     return trained, tested
 
 
-def _images(card: DatasetCard, paths: tuple[Path, ...], rows: NDArray[np.int64], *, is_private: bool) -> Images:
-    if not paths:
+def _images(of: files.Contents, rows: NDArray[np.int64]) -> Images:
+    if not of.paths:
         return digits()[0].take(rows)
-    if paths[0].suffix == ".parquet":
-        return parquet.read_images(paths, card, rows, is_private=is_private)
-    return tables.read_images(paths[0], card, rows, is_private=is_private)
+    return parquet.read_images(of, rows) if of.paths[0].suffix == ".parquet" else tables.read_images(of, rows)
 
 
 def _shown(shape: tuple[int, int, int] | None) -> str:
@@ -245,7 +232,7 @@ def _sentences() -> tuple[list[str], str]:
     path = None if folder is None else paths.inside(folder / _FOLDER, _FILE, "anchors")
     if path is None or not path.is_file():
         return invented(), "invented texts of this project's public corpus"
-    with sheets.readable(path, _FILE):
+    with sheets.readable(path, _FILE, sheets.NO_PARQUET):
         table = pq.read_table(path)
     if "text" not in table.column_names or not is_text(table.schema.field("text").type):
         raise BadInput(_FILE, ", ".join(table.column_names), "must have a column text of public sentences")

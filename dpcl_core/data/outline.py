@@ -15,12 +15,13 @@ from numpy.typing import NDArray
 from dpcl_core.data import coins, columns, files, lines, parquet, rows, sheets, tables, tagged
 from dpcl_core.data.card import HELD_OUT, Caps, DatasetCard, Kind
 from dpcl_core.data.columns import Column, is_list, pa, pc
+from dpcl_core.data.files import Contents
 from dpcl_core.data.rows import PublicFacts, RowReader, Rows, usable_rows
 from dpcl_core.errors import BadInput, instead_of
 
 # Public constants: the same subset for every run, seed and user.
 _SUBSET, _CONTRIBUTION = 20_250_917, 20_261_123
-_SHEETS: Mapping[Kind, Callable[..., RowReader]] = {
+_SHEETS: Mapping[Kind, Callable[[Contents], RowReader]] = {
     "tagged": tagged.TaggedSheet, "table": tables.TableSheet, "embedding": tables.TableSheet, "text": tables.TextSheet,
 }  # fmt: skip
 
@@ -54,7 +55,7 @@ class Outline:
 
     `n_train`: the public nominal number of training examples. `undeclared`: other labels of training examples, private,
     where neither card nor schema lists all; `open_train`: the training part including those, numbered from `classes` on.
-    `lost`: why public rows of a single file cannot be used, and how many.
+    `facts`: what training rows were checked against. `lost`: why public rows of a single file cannot be used, and how many.
     """
 
     classes: tuple[str, ...]
@@ -64,6 +65,7 @@ class Outline:
     n_train: int
     undeclared: tuple[str, ...]
     open_train: Part
+    facts: PublicFacts
     lost: tuple[tuple[str, int], ...] = ()
 
     def opened(self) -> Outline:
@@ -115,44 +117,49 @@ class Outline:
         return n_units * np.where(kind_counts > 0, kind_counts / len(kinds), 1 / n_kinds)
 
 
-def outline(card: DatasetCard, data_files: files.DataFiles) -> Outline:
+def outline(card: DatasetCard) -> Outline:
     """The outline of one dataset's files, cached until a file changes.
 
-    Raises BadInput naming file, row and what is allowed.
+    Raises BadInput naming file, row and what is allowed, DataMissing where there are no files.
     """
-    return _outline(card, data_files, tuple(_stamp(data_files, card)))
+    return _outline(_contents(card))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Opened:
-    """The files of a dataset with their public facts. `test_rows` are checked (`public`), `train_rows` not yet."""
-
-    reader: RowReader
-    train_rows: NDArray[np.int64]
-    public: Rows
-    test_rows: NDArray[np.int64]
-    classes: tuple[str, ...]
-    sources: tuple[str, ...]
-    facts: PublicFacts
-    contents: Sequence[Contents]
-    lost: tuple[tuple[str, int], ...] = ()
+def _contents(card: DatasetCard) -> tuple[Contents, ...]:
+    """The training part of a dataset, or the file that is divided; and the test part where it has its own."""
+    found = files.find(card)
+    with instead_of(OSError, say=BadInput(files.FIELD, card.name, "its folder must be readable by you")):
+        stamp = tuple(entry for path in (*found.train, *found.test) for entry in tables.stamp(path))
+    train, test = Contents(card, found.train, stamp), Contents(card, found.test, stamp, is_private=False)
+    return (train, test) if found.test else (train,)
 
 
 @lru_cache(maxsize=32)
-def _outline(card: DatasetCard, data_files: files.DataFiles, stamp: tuple[tuple[str, int], ...]) -> Outline:
+def _outline(contents: tuple[Contents, ...]) -> Outline:
     """The test part is public and checked first, in full. Training rows are checked against it and the card only; rows that
     do not fit count as no examples."""
-    data = _opened(card, data_files, stamp)
-    train_rows, people = data.train_rows, [_people_of(one) for one in data.contents]
+    card, reader = contents[0].card, row_reader(contents[0])
+    test_reader = row_reader(contents[1]) if len(contents) == 2 else reader
+    if reader.has_sources != test_reader.has_sources:
+        raise BadInput(card.name, rows.SOURCE_COLUMN, "must be a column of both train and test, or of neither")
+    test_rows, lost = _test_rows(contents, test_reader)
+    public = test_reader.checked(test_rows, None)
+    classes, sources = rows.class_names(card, public), rows.source_names(card, public)
+    rows.refuse_missing(card, public.labels, classes)
+    numbers = public.numbers or {name: place for place, name in enumerate(classes)}
+    is_open = card.is_own and not card.classes and card.kind != "tagged"  # BIO tags are fixed in pairs
+    facts = PublicFacts(numbers, frozenset(sources) if sources else None, card.shape or public.shape, is_open)
+    all_rows = train_rows = _train_rows(contents, reader)
+    people = [_people_of(one) for one in contents]
     if len(people) == 2 and people[0] is not None and people[1] is not None:
         # People who stand in a test part of its own are no training examples: by the public list of these alone.
         train_rows = train_rows[~np.isin(people[0], people[1])]
-    usable = _bounded(usable_rows(data.reader, train_rows, data.facts), card, data.contents[0])
-    private = data.reader.checked(usable, data.facts)
-    test = _part(data.public, data.test_rows, data.sources, data.contents[-1])
-    numbered, undeclared = _numbered(private, len(data.classes))
-    everything = _part(numbered, usable, data.sources, data.contents[0])
-    train = everything.take(np.flatnonzero(numbered.labels < len(data.classes))) if undeclared else everything
+    usable = _bounded(usable_rows(reader, train_rows, facts), contents[0])
+    private = reader.checked(usable, facts)
+    test = _part(public, test_rows, sources, contents[-1])
+    numbered, undeclared = _numbered(private, len(classes))
+    everything = _part(numbered, usable, sources, contents[0])
+    train = everything.take(np.flatnonzero(numbered.labels < len(classes))) if undeclared else everything
     # The public nominal number of training examples. In the user's own data nothing of the training part is counted: it is
     # the schema's number or, without one, four for each test example, as in an 80:20 division. Of a benchmark the number in
     # its files is taken as public (the statement says so).
@@ -160,12 +167,38 @@ def _outline(card: DatasetCard, data_files: files.DataFiles, stamp: tuple[tuple[
     if card.is_own:
         share = card.held_out or HELD_OUT
         n_train = n_train or round(len(test.labels) * (1 - share) / share)
-    elif data_files.train:
-        n_train = len(private) if train.of_words else len(data.train_rows)
-    return Outline(data.classes, data.sources, train, test, n_train, undeclared, everything, data.lost)
+    elif contents[0].paths:
+        n_train = len(private) if train.of_words else len(all_rows)
+    return Outline(classes, sources, train, test, n_train, undeclared, everything, facts, lost)
 
 
-def _bounded(rows: NDArray[np.int64], card: DatasetCard, contents: Contents) -> NDArray[np.int64]:
+def _train_rows(contents: Sequence[Contents], reader: RowReader) -> NDArray[np.int64]:
+    """The rows of the training part; of a file that is divided, those that are not public.
+
+    All rows of a person are on one side: else the public part would show people of the private one.
+    """
+    return np.arange(len(reader)) if len(contents) == 2 else np.flatnonzero(~division_of(contents[0]))
+
+
+def _test_rows(contents: Sequence[Contents], reader: RowReader) -> tuple[NDArray[np.int64], tuple[tuple[str, int], ...]]:
+    """The rows of the test part, and why others of a file that is divided cannot be used, and how many."""
+    if len(contents) == 2:
+        return np.arange(len(reader)), ()
+    of, wrong = contents[0], dict[int, BadInput]()
+    found = np.flatnonzero(division_of(of))
+    if not of.card.is_own:
+        return found, ()
+    # By the same rule as training rows: nobody chose what is in the test part.
+    found = _bounded(usable_rows(reader, found, None, wrong), of)
+    lost = tuple(Counter(one.allowed for one in _reasons(wrong, of).values()).most_common())
+    if not len(found):
+        why = f"; here {lost[0][1]:,} of them: {lost[0][0]}" if lost else ""
+        allowed = f"needs rows with {_needed(of.card)}: public coins make about a fifth the public test part{why}"
+        raise BadInput(of.card.name, "no usable test part", allowed)
+    return found, lost
+
+
+def _bounded(rows: NDArray[np.int64], contents: Contents) -> NDArray[np.int64]:
     """The rows, of each person at most the public number: those with the smallest coins of their own bytes.
 
     Which rows of a person are kept depends on that person's usable rows alone, so one person changes at most that many rows
@@ -178,20 +211,22 @@ def _bounded(rows: NDArray[np.int64], card: DatasetCard, contents: Contents) -> 
     order = np.lexsort((rows, tossed, people[rows]))
     of_person = people[rows][order]
     place = np.arange(len(rows)) - np.searchsorted(of_person, of_person)
-    return np.sort(rows[order[place < card.per_person]])
+    return np.sort(rows[order[place < contents.card.per_person]])
 
 
-def refused(card: DatasetCard, data_files: files.DataFiles) -> tuple[int, dict[int, BadInput]]:
+def refused(card: DatasetCard) -> tuple[int, dict[int, BadInput]]:
     """The number of training rows, and the error of each unusable one: for their owner only."""
-    data, errors = _opened(card, data_files, tuple(_stamp(data_files, card))), dict[int, BadInput]()
-    usable_rows(data.reader, data.train_rows, data.facts, errors)
-    return len(data.train_rows), _reasons(errors, card, data_files.train)
+    contents, errors = _contents(card), dict[int, BadInput]()
+    reader = row_reader(contents[0])
+    train_rows = _train_rows(contents, reader)
+    usable_rows(reader, train_rows, _outline(contents).facts, errors)
+    return len(train_rows), _reasons(errors, contents[0])
 
 
-def _reasons(errors: dict[int, BadInput], card: DatasetCard, paths: Sequence[Path]) -> dict[int, BadInput]:
+def _reasons(errors: dict[int, BadInput], of: Contents) -> dict[int, BadInput]:
     """The errors of rows, where lines that are no row say so."""
-    is_of_lines = card.kind != "tagged" and not paths[0].is_dir() and files.ending(paths[0]) in lines.SUFFIXES
-    none = sheets.rows_of_lines(paths[0], card, is_private=True)[1] if errors and is_of_lines else {}
+    is_of_lines = of.card.kind != "tagged" and not of.paths[0].is_dir() and files.ending(of.paths[0]) in lines.SUFFIXES
+    none = sheets.rows_of_lines(of.paths[0], of.card, is_private=True)[1] if errors and is_of_lines else {}
     told = {row: BadInput(errors[row].field.rpartition(",")[0], "no row", sheets.NO_ROW) for row in none if row in errors}
     return {**errors, **told}
 
@@ -211,44 +246,11 @@ def _needed(card: DatasetCard) -> str:
     return ", and ".join(["a label of 1 to 200 characters", *also])
 
 
-def _opened(card: DatasetCard, data_files: files.DataFiles, stamp: tuple[tuple[str, int], ...]) -> _Opened:
-    contents = [Contents(card, data_files.train, stamp), Contents(card, data_files.test, stamp, is_private=False)]
-    train_reader = row_reader(card, data_files.train, is_private=True)
-    test_reader = row_reader(card, data_files.test, is_private=False) if data_files.test else None
-    lost: tuple[tuple[str, int], ...] = ()
-    test_rows, train_rows = (np.arange(len(reader or ()), dtype=np.int64) for reader in (test_reader, train_reader))
-    if test_reader is None:
-        # All rows of a person are on one side: else the public part would show people of the private one.
-        is_test = division_of(contents[0])
-        test_rows, train_rows = np.flatnonzero(is_test), np.flatnonzero(~is_test)
-        if card.is_own:  # by the same rule as training rows: nobody chose what is in the test part
-            wrong: dict[int, BadInput] = {}
-            test_rows = _bounded(usable_rows(train_reader, test_rows, None, wrong), card, contents[0])
-            wrong = _reasons(wrong, card, data_files.train)
-            lost = tuple(Counter(one.allowed for one in wrong.values()).most_common())
-            if not len(test_rows):
-                why = f"; here {lost[0][1]:,} of them: {lost[0][0]}" if lost else ""
-                allowed = f"needs rows with {_needed(card)}: public coins make about a fifth the public test part{why}"
-                raise BadInput(card.name, "no usable test part", allowed)
-    elif train_reader.has_sources != test_reader.has_sources:
-        raise BadInput(card.name, rows.SOURCE_COLUMN, "must be a column of both train and test, or of neither")
-    public = (test_reader or train_reader).checked(test_rows, None)
-    classes, sources = rows.class_names(card, public), rows.source_names(card, public)
-    rows.refuse_missing(card, public.labels, classes)
-    numbers = public.numbers or {name: place for place, name in enumerate(classes)}
-    is_open = card.is_own and not card.classes and card.kind != "tagged"  # BIO tags are fixed in pairs
-    facts = PublicFacts(len(classes), numbers, frozenset(sources) if sources else None, card.shape or public.shape, is_open)
-    contents = contents if test_reader else contents[:1]
-    return _Opened(train_reader, train_rows, public, test_rows, classes, sources, facts, contents, lost)
-
-
-def row_reader(card: DatasetCard, paths: Sequence[Path], *, is_private: bool) -> RowReader:
-    """A reader of a split's files (none: the bundled digits). Raises BadInput for unusable files or headers."""
-    if not paths:
+def row_reader(of: Contents) -> RowReader:
+    """A reader of a split's files. Raises BadInput for unusable files or headers."""
+    if not of.paths:
         return rows.Digits()
-    if paths[0].is_dir():
-        return tables.FolderSheet(paths[0], card, is_private=is_private)
-    return _SHEETS.get(card.kind, parquet.Sheet)(paths, card, is_private=is_private)
+    return tables.FolderSheet(of) if of.paths[0].is_dir() else _SHEETS.get(of.card.kind, parquet.Sheet)(of)
 
 
 def _numbered(private: Rows, n_classes: int) -> tuple[Rows, tuple[str, ...]]:
@@ -293,27 +295,7 @@ def _places(labels: NDArray[np.int64]) -> NDArray[np.int64]:
     return places
 
 
-def _stamp(data_files: files.DataFiles, card: DatasetCard) -> Sequence[tuple[str, int]]:
-    """File names, times and sizes, which change when the files do."""
-    with instead_of(OSError, say=BadInput(files.FIELD, card.name, "its folder must be readable by you")):
-        if data_files.is_folder:
-            return [entry for split in (*data_files.train, *data_files.test) for entry in tables.stamp(split)]
-        statuses = [(path.name, path.stat()) for path in (*data_files.train, *data_files.test)]
-        return [(name, value) for name, status in statuses for value in (status.st_mtime_ns, status.st_size)]
-
-
 # The text of every row of a split, for its public coin: a function of that row alone, so that no other row moves it.
-
-
-@dataclass(frozen=True, slots=True)
-class Contents:
-    """The files of a split (none: the bundled digits), and their names, times and sizes. `is_private`: nothing of their rows
-    is reported."""
-
-    card: DatasetCard
-    paths: tuple[Path, ...]
-    stamp: tuple[tuple[str, int], ...]
-    is_private: bool = True
 
 
 @lru_cache(maxsize=64)
@@ -353,7 +335,7 @@ def _rows(of: Contents) -> Iterator[bytes]:
     elif card.is_own and card.coins > 1 and card.kind not in ("image", "sensor"):
         yield from coins.distinct(row for path in paths for row in _whole(path, of))
     elif card.kind == "tagged":
-        for sentence in tagged.sentences(paths, card):  # an unreadable one counts as empty
+        for sentence in tagged.sentences(of):  # an unreadable one counts as empty
             words = () if isinstance(sentence, BadInput) else sentence[0]
             yield "\n".join(words).encode("utf-8", "surrogatepass")
     elif card.kind in ("table", "embedding") or card.roles:

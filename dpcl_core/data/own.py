@@ -21,7 +21,7 @@ from pathlib import Path
 
 from dpcl_core import paths
 from dpcl_core.data import catalog, files, outline, schema
-from dpcl_core.data.card import CARDS, HELD_OUT
+from dpcl_core.data.card import CARDS
 from dpcl_core.errors import BadInput
 
 # Beside data that were taken in, both of them: a digest of the token of the visitor who took them in, empty from a terminal;
@@ -36,14 +36,13 @@ def owner(name: str) -> str | None:
 
     None where there are none, and where it cannot be told whose they are: such data are nobody's.
     """
-    folder = _folder_of(name)
-    return None if folder is None else _owner(folder)
+    return next(map(_owner, folders_of(name)), None)
 
 
-def _folder_of(name: str) -> Path | None:
-    """The folder of own:NAME: the first of those that may hold it; None where there is none."""
-    places = ((root, root / name.removeprefix("own:")) for root in files.roots(catalog.card("own:any")))
-    return next((folder for root, folder in places if folder.parent == root and folder.is_dir()), None)
+def folders_of(name: str) -> list[Path]:
+    """The folders that may hold own:NAME; the first one counts."""
+    places = ((root, root / name.removeprefix("own:")) for root in files.own_roots())
+    return [folder for root, folder in places if folder.parent == root and folder.is_dir()]
 
 
 def _owner(folder: Path) -> str | None:
@@ -117,9 +116,10 @@ def written_at(name: str) -> dict[str, int]:
     That is what somebody has done, and is public. Whether the rows are others is not: it would differ between neighbours.
     Nothing of a copy that was taken in: it is never replaced, and may be moved to another computer.
     """
-    folder = _folder_of(name) if name.startswith("own:") else None
-    if folder is None or (folder / ORIGIN).exists():
+    folders = folders_of(name) if name.startswith("own:") else []
+    if not folders or (folders[0] / ORIGIN).exists():
         return {}
+    folder = folders[0]
     places = {path.relative_to(folder): path for path in sorted(folder.rglob("*")) if path.is_file()}
     shown = {place: path for place, path in places.items() if not any(part.startswith(".") for part in place.parts)}
     return {place.as_posix(): path.stat().st_mtime_ns for place, path in shown.items()}
@@ -141,7 +141,7 @@ def stored_bytes(owners: Collection[str] | None) -> int:
 def names_of_own_data() -> list[str]:
     """own:NAME of every data folder that is not one of the catalog's datasets; reads headers only."""
     known_folders = {card.folder for card in CARDS.values()}
-    folders = [folder.name for root in files.roots(catalog.card("own:any")) for folder in _folders(root)]
+    folders = [folder.name for root in files.own_roots() for folder in _folders(root)]
     names_found = dict.fromkeys(f"own:{name}" for name in folders if name not in known_folders)
     return [name for name in names_found if _is_usable(name)]
 
@@ -186,8 +186,7 @@ def knows_by_first_rule(name: str, apart: str, seen: Marks) -> bool:
         return False
     with suppress(BadInput):
         card = replace(catalog.card(name), coins=1, columns=(), separator="")
-        first = catalog.with_public_columns(card, card.held_out or HELD_OUT)
-        return not before.isdisjoint(marks_of(outline.outline(first, files.find(first)), apart))
+        return not before.isdisjoint(marks_of(outline.outline(catalog.with_public_columns(card)), apart))
     return False
 
 

@@ -13,6 +13,7 @@ from dpcl_core.data import coins
 from dpcl_core.data.card import AXES, SAMPLES, DatasetCard, Shape
 from dpcl_core.data.columns import doubles, is_binary, is_list, is_number, is_text, pa, pc, without_struct
 from dpcl_core.data.dataset import MAX_SIDE, RATES, Images
+from dpcl_core.data.files import Contents
 from dpcl_core.data.rows import SOURCE_COLUMN, PublicFacts, Rows, by_piece, refuse_unknown, source_column
 from dpcl_core.data.sheets import declared_names, parquet_file, shown_name
 from dpcl_core.errors import BadInput
@@ -48,13 +49,13 @@ class _Cells:
         if self.values.null_count:
             raise self.of_row(int(np.flatnonzero(self.values.is_null().to_numpy())[0]), "nothing", allowed)
 
-    def texts(self) -> tuple[list[str], NDArray[np.int64]]:
-        """The distinct texts, and each row's index into them. Raises BadInput for other values, and for a missing one."""
+    def texts(self) -> list[str]:
+        """The text of each row. Raises BadInput for other values, and for a missing one."""
         if not is_text(self.values.type):
             raise self.of_type("must hold text")
         self.refuse_nulls("must hold text")
-        coded: pa.DictionaryArray = pc.cast(self.values, pa.string()).combine_chunks().dictionary_encode()
-        return coded.dictionary.to_pylist(), coded.indices.to_numpy().astype(np.int64)
+        texts: list[str] = self.values.to_pylist()
+        return texts
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,10 +71,10 @@ class _Piece:
 class Sheet:
     """The parquet files of a split. Raises BadInput on opening for an unusable file or header."""
 
-    def __init__(self, parts: Sequence[Path], card: DatasetCard, *, is_private: bool) -> None:
-        self._card, self._parts = card, parts
-        self._pieces = [_opened(path, card, is_private) for path in parts]
-        with_sources = [source_column(card) in piece.table.column_names for piece in self._pieces]
+    def __init__(self, of: Contents) -> None:
+        self._card = of.card
+        self._pieces = [_opened(path, of) for path in of.paths]
+        with_sources = [source_column(of.card) in piece.table.column_names for piece in self._pieces]
         if len(set(with_sources)) > 1:
             raise BadInput(self._pieces[0].shown, SOURCE_COLUMN, "must be a column of every piece of a split, or of none")
         self.has_sources = with_sources[0]
@@ -84,8 +85,8 @@ class Sheet:
     def checked(self, rows: NDArray[np.int64], known: PublicFacts | None) -> Rows:
         """See `rows.RowReader`."""
         # Without a card, n rows cannot have more than n classes: a larger label is an error, not a class.
-        top = known.n_classes if known else self._card.n_classes or len(self)
-        top = _MOST if known and known.is_open else top
+        of_known = (_MOST if known.is_open else len(known.numbers)) if known else 0
+        top = of_known or self._card.n_classes or len(self)
         parts = zip(self._pieces, by_piece((piece.table.num_rows for piece in self._pieces), rows), strict=True)
         found = [_checked_rows(piece, part, self._card, top, known) for piece, part in parts if len(part)]
         if not found:
@@ -94,34 +95,31 @@ class Sheet:
         for label, name in (pair for piece in found for pair in piece.names.items()):
             if names.setdefault(label, name) != name:
                 allowed = f"label {label} must have one name"
-                raise BadInput(shown_name(self._card, self._parts[-1]), f"{names[label]} and {name}", allowed)
+                raise BadInput(self._pieces[-1].shown, f"{names[label]} and {name}", allowed)
         sources = [piece.sources for piece in found if piece.sources is not None]
         labels, all_sources = np.concatenate([piece.labels for piece in found]), np.concatenate(sources) if sources else None
         return Rows(labels, names, all_sources, numbers=found[0].numbers, shape=found[0].shape)
 
 
-def read_images(parts: Sequence[Path], card: DatasetCard, rows: NDArray[np.int64], *, is_private: bool) -> Images:
+def read_images(of: Contents, rows: NDArray[np.int64]) -> Images:
     """The images of these rows (ascending) of a split; encoded images are read one row group at a time.
 
     Raises BadInput naming file, row and what is allowed; never for the content of a private image file.
     """
-    pieces = [_images(path, card, part, is_private) for path, part in _by_file(parts, card, rows)]
-    return pieces[0] if len(pieces) == 1 else concatenated(pieces, card.shape)
+    pieces = [_images(path, of, part) for path, part in _by_file(of, rows)]
+    return pieces[0] if len(pieces) == 1 else concatenated(pieces, of.card.shape)
 
 
-def read_windows(parts: Sequence[Path], card: DatasetCard, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+def read_windows(of: Contents, rows: NDArray[np.int64]) -> NDArray[np.float32]:
     """The unscaled sensor windows of these rows (ascending) of a split: float32 [n, 100, 3] in m/s^2.
 
     Raises BadInput naming file, row and what is allowed.
     """
     found = []
-    for path, part in _by_file(parts, card, rows):
-        shown = shown_name(card, path)
-        with parquet_file(path, card) as file:
-            if WINDOW_COLUMN not in file.schema_arrow.names:
-                raise BadInput(shown, ", ".join(file.schema_arrow.names), f"must have a column {WINDOW_COLUMN}")
+    for path, part in _by_file(of, rows):
+        with parquet_file(path, of.card) as file:
             column = file.read(columns=[WINDOW_COLUMN])[WINDOW_COLUMN].take(pa.array(part))
-            found.append(_windows_of(_Cells(column, WINDOW_COLUMN, shown, part)))
+        found.append(_windows_of(_Cells(column, WINDOW_COLUMN, shown_name(of.card, path), part)))
     return np.concatenate(found)
 
 
@@ -135,18 +133,18 @@ def concatenated(pieces: Sequence[Images], shape: Shape | None) -> Images:
     return Images([image for piece in pieces for image in piece.encoded()], shape, origins, is_private)
 
 
-def _by_file(parts: Sequence[Path], card: DatasetCard, rows: NDArray[np.int64]) -> Iterator[tuple[Path, NDArray[np.int64]]]:
+def _by_file(of: Contents, rows: NDArray[np.int64]) -> Iterator[tuple[Path, NDArray[np.int64]]]:
     """Each file of a split with its part of these rows."""
     sizes = []
-    for path in parts:
-        with parquet_file(path, card) as file:
+    for path in of.paths:
+        with parquet_file(path, of.card) as file:
             sizes.append(int(file.metadata.num_rows))
-    return zip(parts, by_piece(sizes, rows), strict=True)
+    return zip(of.paths, by_piece(sizes, rows), strict=True)
 
 
-def _opened(path: Path, card: DatasetCard, is_private: bool) -> _Piece:
+def _opened(path: Path, of: Contents) -> _Piece:
     """A file with the columns to check. Raises BadInput for an unreadable file or an unusable header."""
-    shown = shown_name(card, path)
+    card, shown = of.card, shown_name(of.card, path)
     with parquet_file(path, card) as file:
         schema: pa.Schema = file.schema_arrow
         column = next((name for name in (*LABEL_COLUMNS, card.label_column) if name in schema.names), "")
@@ -157,8 +155,10 @@ def _opened(path: Path, card: DatasetCard, is_private: bool) -> _Piece:
         if column in LABEL_COLUMNS and not is_number:
             raise BadInput(f"{shown} column {column}", str(kind), "must hold whole numbers")
         source = source_column(card)
-        if card.kind == "sensor" and source not in schema.names:
-            raise BadInput(shown, ", ".join(schema.names), f"must have a column {source} of samples a second")
+        needed = {source: f"{source} of samples a second", WINDOW_COLUMN: WINDOW_COLUMN} if card.kind == "sensor" else {}
+        for name, what in needed.items():
+            if name not in schema.names:
+                raise BadInput(shown, ", ".join(schema.names), f"must have a column {what}")
         lists = [name for name in IMAGE_COLUMNS if name in schema.names and is_list(schema.field(name).type)][:1]
         wanted = [name for name in (column, card.name_column, source, WINDOW_COLUMN, *lists) if name in schema.names]
         table: pa.Table = file.read(columns=wanted)
@@ -167,7 +167,7 @@ def _opened(path: Path, card: DatasetCard, is_private: bool) -> _Piece:
         is_whole = pc.and_(pc.equal(values, pc.floor(values)), pc.less(pc.abs(values), float(_MOST)))
         whole = pc.if_else(is_whole, values, pa.scalar(None, values.type)).cast(pa.int64())
         table = table.set_column(table.column_names.index(column), column, whole)
-    if not table.num_rows and not is_private:
+    if not table.num_rows and not of.is_private:
         raise BadInput(shown, "no rows", "must have at least one row")
     return _Piece(shown, table, column, declared_names(schema, column))
 
@@ -192,11 +192,9 @@ def _checked_rows(piece: _Piece, rows: NDArray[np.int64], card: DatasetCard, top
     source = source_column(card)
     if card.kind == "sensor":
         sources = _rates_of(cells[source])
-        if WINDOW_COLUMN in cells:
-            _windows_of(cells[WINDOW_COLUMN])
+        _windows_of(cells[WINDOW_COLUMN])
     elif source in cells:
-        texts, of_row = cells[source].texts()
-        sources = np.asarray(texts, dtype=np.str_)[of_row]
+        sources = np.asarray(cells[source].texts(), dtype=np.str_)
     if sources is not None:
         refuse_unknown(sources, known, f"{piece.shown} row", source, rows)
     for name in IMAGE_COLUMNS:
@@ -208,26 +206,22 @@ def _checked_rows(piece: _Piece, rows: NDArray[np.int64], card: DatasetCard, top
 
 def _ranks(cells: _Cells, card: DatasetCard, known: PublicFacts | None) -> tuple[NDArray[np.int64], dict[str, int]]:
     """Labels of a column of class codes, by alphabetical rank of the code, and the rank of each code."""
-    codes, of_row = cells.texts()
-    field = f"{cells.shown} column {cells.name}"
-    if known is None and len(codes) != card.n_classes:
-        raise BadInput(field, f"{len(codes)} classes", f"must have all {card.n_classes} classes")
-    numbers = dict(known.numbers) if known else {code: place for place, code in enumerate(sorted(codes))}
-    for code in codes:
-        if code not in numbers:
-            raise BadInput(field, code, f"must be one of the {len(numbers)} classes of the test part")
-    return np.array([numbers[code] for code in codes], dtype=np.int64)[of_row], numbers
+    codes, field = cells.texts(), f"{cells.shown} column {cells.name}"
+    if known is None and len({*codes}) != card.n_classes:
+        raise BadInput(field, f"{len({*codes})} classes", f"must have all {card.n_classes} classes")
+    numbers = dict(known.numbers) if known else {code: place for place, code in enumerate(sorted({*codes}))}
+    if others := [code for code in codes if code not in numbers]:
+        raise BadInput(field, others[0], f"must be one of the {len(numbers)} classes of the test part")
+    return np.array([numbers[code] for code in codes], dtype=np.int64), numbers
 
 
 def _names(cells: _Cells, labels: NDArray[np.int64]) -> dict[int, str]:
     """The name of each label. Raises BadInput for a row whose name for a label differs from an earlier row's."""
-    texts, of_row = cells.texts()
-    first = np.full(int(labels.max()) + 1, -1)
-    first[labels[::-1]] = of_row[::-1]  # for repeated indices the last assignment counts: each label's first row
-    for place in np.flatnonzero(first[labels] != of_row)[:1]:
-        allowed = f"label {labels[place]} is called {texts[first[labels[place]]]} elsewhere"
-        raise cells.of_row(place, texts[of_row[place]], allowed)
-    return {int(label): texts[first[label]] for label in np.flatnonzero(first >= 0)}
+    names: dict[int, str] = {}
+    for place, (label, name) in enumerate(zip(labels.tolist(), cells.texts(), strict=True)):
+        if names.setdefault(label, name) != name:
+            raise cells.of_row(place, name, f"label {label} is called {names[label]} elsewhere")
+    return names
 
 
 def _rates_of(cells: _Cells) -> NDArray[np.str_]:
@@ -260,8 +254,8 @@ def _windows_of(cells: _Cells) -> NDArray[np.float32]:
     return values.reshape(-1, SAMPLES, AXES)
 
 
-def _images(path: Path, card: DatasetCard, rows: NDArray[np.int64], is_private: bool) -> Images:
-    shown = shown_name(card, path)
+def _images(path: Path, of: Contents, rows: NDArray[np.int64]) -> Images:
+    card, shown = of.card, shown_name(of.card, path)
     with parquet_file(path, card) as file:
         origins = [f"{shown} row {row}" for row in rows]
         schema: pa.Schema = file.schema_arrow
@@ -284,10 +278,10 @@ def _images(path: Path, card: DatasetCard, rows: NDArray[np.int64], is_private: 
             cells = _Cells(chosen, name, shown, wanted)
             if not is_binary(column.type):
                 raise cells.of_type(_PIXELS)
-            if not is_private:
+            if not of.is_private:
                 cells.refuse_nulls("must hold the bytes of an image file")
             encoded += [one or b"" for one in chosen.to_pylist()]
-    return Images(encoded, card.shape, origins, is_private)
+    return Images(encoded, card.shape, origins, of.is_private)
 
 
 def _pixels_of(

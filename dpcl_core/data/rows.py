@@ -52,10 +52,10 @@ class Rows:
 class PublicFacts:
     """Public facts known before a private row is read: from the card, a schema or the test part.
 
-    `is_open`: labels beyond these classes are valid, too, because nothing declares the list complete.
+    `numbers`: the label of each class. `is_open`: labels beyond these classes are valid, too, because nothing declares the
+    list complete.
     """
 
-    n_classes: int
     numbers: Mapping[str, int]
     sources: frozenset[str] | None
     shape: Shape | None
@@ -74,7 +74,7 @@ class RowReader(Protocol):
 
     def checked(self, rows: NDArray[np.int64], known: PublicFacts | None) -> Rows:
         """The cheap columns of these rows (ascending), all checked. With `known`, labels and sources must be among its own,
-        and names are not read. If `known` is open, a label beyond its classes is a number from `n_classes` on, named in
+        and names are not read. If `known` is open, a label beyond its classes is a number beyond theirs, named in
         `names` unless the file has only numbers.
 
         Raises BadInput naming file, row and what is allowed. Given `known`, rows pass together if each passes alone.

@@ -53,6 +53,11 @@ class Columns(Settings):
     person: _Name | None = parameter(None, description="The column that names the person of a row, who is then protected.")
     time: _Name | None = parameter(None, description="The column of dates; rows of one month are one source.")
 
+    @property
+    def roles(self) -> dict[str, str]:
+        """The column of each role that has one."""
+        return {role: column for role, column in asdict(self).items() if column is not None}
+
 
 @dataclass(frozen=True, kw_only=True)
 class Declared(Settings):
@@ -110,7 +115,7 @@ def with_columns(card: DatasetCard, schema_fields: Schema) -> DatasetCard:
     features = tuple(
         Feature(name, one.low, one.high, one.categories, one.text) for name, one in schema_fields.features.items()
     )
-    roles = tuple((role, column) for role, column in asdict(schema_fields.columns).items() if column is not None)
+    roles = tuple(schema_fields.columns.roles.items())
     return replace(
         card, roles=roles, features=features, per_person=schema_fields.per_person, coins=schema_fields.coins or card.coins,
         has_names=schema_fields.first_line != "data", is_named=schema_fields.first_line == "names",
@@ -143,13 +148,11 @@ def schema_toml(fields: Schema, undeclared: Sequence[str] = ()) -> str:
     for name, comment, value in said:
         if value is not None:
             lines += [*filter(None, [comment]), f"{name} = {in_toml(value)}"]
-    if roles := [f"{role} = {in_toml(column)}" for role, column in asdict(fields.columns).items() if column is not None]:
+    if roles := [f"{role} = {in_toml(column)}" for role, column in fields.columns.roles.items()]:
         lines += ["", "[columns]", *roles]
     for name, feature in fields.features.items():
-        lines += ["", f"[features.{in_toml(name)}]"]
-        facts = asdict(feature).items()
-        declared_facts = {key: value for key, value in facts if value is not None and value is not False and value != ()}
-        lines += [f"{key} = {in_toml(value)}" for key, value in declared_facts.items()]
+        said_of_it = {key: value for key, value in asdict(feature).items() if value != getattr(Declared(), key)}
+        lines += ["", f"[features.{in_toml(name)}]", *(f"{key} = {in_toml(value)}" for key, value in said_of_it.items())]
     if undeclared:
         lines += [
             "",
@@ -165,7 +168,7 @@ def in_words(fields: Schema) -> str:
     """What a schema says, in one line; empty where it says nothing."""
     said = [fields.title] if fields.title is not None else []
     said += ["first line: data"] if fields.first_line == "data" else []
-    said += [f"{role}: {column}" for role, column in asdict(fields.columns).items() if column is not None]
+    said += [f"{role}: {column}" for role, column in fields.columns.roles.items()]
     if fields.columns.person is not None and fields.per_person > 1:
         said.append(f"{fields.per_person} rows of a person count")
     listed = (("label", fields.classes), ("source", fields.sources), ("feature", tuple(fields.features)))
@@ -183,9 +186,7 @@ def read_schema(card: DatasetCard) -> Schema | None:
     Raises BadInput naming the file, the field and what is allowed.
     """
     with suppress(PermissionError):  # `files.find` reports it
-        for folder in (root / card.folder for root in files.roots(card)):
-            if (folder / NAME).is_file():
-                return in_folder(folder, card.name)
+        return next(filter(None, (in_folder(root / card.folder, card.name) for root in files.roots(card))), None)
     return None
 
 

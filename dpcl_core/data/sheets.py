@@ -8,6 +8,7 @@ All below is judged row by row.
 from __future__ import annotations
 
 import json
+import math
 import stat
 import zipfile
 from collections import Counter
@@ -28,7 +29,7 @@ from dpcl_core.data.card import HELD_OUT, DatasetCard
 from dpcl_core.data.columns import Column, Table, is_text, joined, of_arrow, pa, pc, pq
 from dpcl_core.data.files import DataFiles, ending
 from dpcl_core.data.schema import CONTROL, DOUBT
-from dpcl_core.errors import BadInput
+from dpcl_core.errors import BadInput, instead_of
 
 Names = Sequence[str]  # of columns
 # The names under which readers find a column, whatever the file calls it.
@@ -42,7 +43,7 @@ MAX_VALUES = 2**32  # bytes of a parquet file's columns when unpacked
 _PIECE, _MOST_ROWS = 2**23, 2**16  # bytes and rows of a piece of a file
 NO_ROW = 'must have as many values as there are columns, and close every quote (") on the same line'
 _USUAL = ("label", "text")  # a first line with one of these names columns
-_NO_PARQUET = "must be a parquet file; this one is damaged or of another kind"
+NO_PARQUET = "must be a parquet file; this one is damaged or of another kind"
 
 
 def shown_name(card: DatasetCard, path: Path) -> str:
@@ -51,10 +52,18 @@ def shown_name(card: DatasetCard, path: Path) -> str:
 
 
 @contextmanager
-def readable(path: Path, shown: str, allowed: str = _NO_PARQUET) -> Iterator[None]:
-    """Turns errors of Arrow and the file system while reading a file into a BadInput with one sentence."""
+def readable(path: Path, shown: str, allowed: str = "must be a file that you can read") -> Iterator[tuple[int, int]]:
+    """Gives when a file was written and its size; errors of Arrow and the file system become a BadInput with one sentence.
+
+    So do a pipe or device, which would never end, and a huge file.
+    """
     try:
-        yield
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError("no regular file")
+        if status.st_size > MAX_BYTES:
+            raise BadInput(shown, "larger", f"must have at most {MAX_BYTES:,} bytes")
+        yield status.st_mtime_ns, status.st_size
     except BadInput:
         raise
     except PermissionError as error:
@@ -67,35 +76,32 @@ def readable(path: Path, shown: str, allowed: str = _NO_PARQUET) -> Iterator[Non
 
 
 def content_of(path: Path, shown: str) -> bytes:
-    """The bytes of a regular file. Raises BadInput for a pipe or device, which would never end, and for a huge file."""
-    with readable(path, shown, "must be a file that you can read"):
-        _refuse_irregular(path, shown)
+    """The bytes of a file. Raises BadInput as `readable` does."""
+    with readable(path, shown):
         return path.read_bytes()
 
 
-def _refuse_irregular(path: Path, shown: str) -> None:
-    status = path.stat()
-    if not stat.S_ISREG(status.st_mode):
-        raise BadInput(shown, "no regular file", "must be a file or a folder, not a pipe or a device")
-    if status.st_size > MAX_BYTES:
-        raise BadInput(shown, "larger", f"must have at most {MAX_BYTES:,} bytes")
+def _stamp(path: Path, shown: str) -> tuple[int, int]:
+    """What changes when a file does. Raises BadInput as `readable` does."""
+    with readable(path, shown) as stamp:
+        return stamp
 
 
 @contextmanager
 def parquet_file(path: Path, card: DatasetCard) -> Iterator[pq.ParquetFile]:
     """An opened parquet file with a usable header. Raises BadInput for a damaged one, or one that unpacks to far more."""
     shown = shown_name(card, path)
-    with readable(path, shown):
-        if path.exists() and not stat.S_ISREG(path.stat().st_mode):
-            raise OSError("no regular file")
-        with pq.ParquetFile(path) as file:
-            _check_names(file.schema_arrow.names, shown)
-            meta = file.metadata
-            unpacked = sum(meta.row_group(group).total_byte_size for group in range(meta.num_row_groups))
-            if meta.num_rows > MAX_ROWS or unpacked > MAX_VALUES:
-                allowed = f"must have at most {MAX_ROWS:,} rows and {MAX_VALUES:,} bytes when unpacked"
-                raise BadInput(shown, "larger", allowed)
-            yield file
+    with readable(path, shown, NO_PARQUET), pq.ParquetFile(path) as file:
+        _check_names(file.schema_arrow.names, shown)
+        if file.metadata.num_rows > MAX_ROWS or _n_bytes(file) > MAX_VALUES:
+            allowed = f"must have at most {MAX_ROWS:,} rows and {MAX_VALUES:,} bytes when unpacked"
+            raise BadInput(shown, "larger", allowed)
+        yield file
+
+
+def _n_bytes(file: pq.ParquetFile) -> int:
+    """The bytes of a file's columns when unpacked."""
+    return sum(file.metadata.row_group(group).total_byte_size for group in range(file.num_row_groups))
 
 
 def header(path: Path, card: DatasetCard) -> list[str]:
@@ -106,12 +112,10 @@ def header(path: Path, card: DatasetCard) -> list[str]:
             names = list(file.schema_arrow.names)
     elif ending(path) == ".npz":
         names = npz_names(path, shown)
-        _check_names(names, shown)
     elif ending(path) in DELIMITED and card.has_names:  # the first line alone: cards are made of headers, and often
         names = [name for name in _header(_first_lines(path, shown), path, card, is_public=False)[1].names if name]
     elif card.columns:
         names = list(card.columns)
-        _check_names(names, shown)
     else:
         what = lines.NO_OBJECT if ending(path) == ".jsonl" else "must be a row of values"
         raise BadInput(shown, "no usable public line", f"each line {what}")
@@ -135,11 +139,9 @@ def by_public_lines(card: DatasetCard, found: DataFiles) -> DatasetCard:
     path = found.train[0]
     if ending(path) not in LINES or (ending(path) in DELIMITED and card.has_names):
         return card
-    with readable(path, shown_name(card, path), "must be a file that you can read"):
-        _refuse_irregular(path, shown_name(card, path))
-        public = (found.test or found.train)[0]
-        status, person = public.stat(), dict(card.roles).get("person")
-        stamp, share = (status.st_mtime_ns, status.st_size), card.held_out or HELD_OUT
+    public = (found.test or found.train)[0]
+    person, share = dict(card.roles).get("person"), card.held_out or HELD_OUT
+    with readable(public, shown_name(card, public)) as stamp:
         form = lines.by_public_lines(public, stamp, bool(found.test), card.coins, share, person)
     return replace(card, columns=form.names, separator=form.separator)
 
@@ -172,9 +174,7 @@ def rows_of_lines(path: Path, card: DatasetCard, *, is_private: bool) -> tuple[T
 
     Raises as `lines_of` does.
     """
-    with readable(path, shown_name(card, path), "must be a file that you can read"):
-        status = path.stat()
-    return _rows_of_lines(path, (status.st_mtime_ns, status.st_size), card, is_private)
+    return _rows_of_lines(path, _stamp(path, shown_name(card, path)), card, is_private)
 
 
 @lru_cache(maxsize=2)
@@ -214,8 +214,6 @@ def pieces_of(path: Path, card: DatasetCard, needed: Names, wanted: Names | None
     if ending(path) == ".parquet":
         yield from _of_parquet(path, card, shown, chosen)
     elif ending(path) == ".npz":
-        with readable(path, shown, "must be a file that you can read"):
-            _refuse_irregular(path, shown)
         yield from _of_npz(path, card, shown, chosen)
     else:
         whole, _ = rows_of_lines(path, card, is_private=is_private)
@@ -229,8 +227,8 @@ def _of_parquet(path: Path, card: DatasetCard, shown: str, chosen: Callable[[Nam
         names = chosen(schema.names)
         # Text stays a list of distinct values: a few bytes can stand for terabytes.
         texts = [column for column in names.values() if is_text(schema.field(column).type)]
-        unpacked, sizes = sum(meta.row_group(group).total_byte_size for group in range(meta.num_row_groups)), Counter[str]()
-        n_rows = meta.num_rows if card.coins == 1 else _PIECE * meta.num_rows // max(1, unpacked)
+        sizes = Counter[str]()
+        n_rows = meta.num_rows if card.coins == 1 else _PIECE * meta.num_rows // max(1, _n_bytes(file))
         # Page by page: pandas writes a million rows as one group.
         with pq.ParquetFile(path, read_dictionary=texts, buffer_size=2**16, pre_buffer=False) as packed:
             batches = packed.iter_batches(max(1, min(n_rows, _MOST_ROWS)), columns=list(names.values()))
@@ -283,15 +281,13 @@ def _header(content: bytes, path: Path, card: DatasetCard, *, is_public: bool) -
 
 def _first_lines(path: Path, shown: str) -> bytes:
     """The first lines of a regular file, one of which may name the columns."""
-    with readable(path, shown, "must be a file that you can read"):
-        if not stat.S_ISREG(path.stat().st_mode):
-            raise OSError("no regular file")
-        with path.open("rb") as file:
-            return b"".join(islice(file, 64))
+    with readable(path, shown), path.open("rb") as file:
+        return b"".join(islice(file, 64))
 
 
 def _renamed(names: Names, card: DatasetCard, shown: str) -> list[str]:
     """The readers' names: a column with a role has the role's, and one that bears a role's name without it loses it."""
+    _check_names(names, shown)
     roles = dict(card.roles)
     for role, column in roles.items():
         if column not in names:
@@ -313,7 +309,7 @@ def _check_names(names: Names, shown: str) -> None:
     """Raises BadInput for too many columns, for two of one name, and for a name that is not printed as it is."""
     if len(names) > lines.MAX_COLUMNS:
         raise BadInput(shown, f"{len(names):,} columns", f"must have at most {lines.MAX_COLUMNS:,} columns")
-    if repeated := [name for name in names if names.count(name) > 1]:
+    if repeated := [name for name, times in Counter(names).items() if times > 1]:
         raise BadInput(shown, f"two columns {repeated[0]}", "must name each column once")
     if place := next((place for place, name in enumerate(names, start=1) if CONTROL.search(name)), None):
         raise BadInput(f"{shown} column {place}", "a control character", "must have a name in one line, without such")
@@ -343,6 +339,7 @@ _ROWS = ("embeddings", "embedding", "features", "x", "X", "arr_0")
 _OTHERS = {
     "label": ("labels", "label", "y", "arr_1"), "domain": ("domain", "source"), "person": ("person",), "time": ("time",),
 }  # fmt: skip
+_Announced = tuple[tuple[int, ...], np.dtype[np.generic]]  # shape and dtype of an array
 _KNOWN = {name for names in _OTHERS.values() for name in names}
 _NPZ = (
     f"must hold a float array [rows, width] called {_ROWS[0]} (or {', '.join(_ROWS[1:])}) and an array [rows] called labels "
@@ -360,9 +357,7 @@ def _of_npz(path: Path, card: DatasetCard, shown: str, chosen: Callable[[Names],
     """
     with _archive(path, shown) as archive:
         members = _members(archive)
-        for member in members.values():
-            _check_member(archive, member, shown)
-        forms = {name: _announced(archive, member) for name, member in members.items()}
+        forms = {name: _checked_form(archive, member, f"{shown} {name}") for name, member in members.items()}
         rows = _array_of_rows(members, shown)
         shape, dtype = forms[rows]
         if len(shape) != 2 or dtype.kind not in "fiu" or not 1 <= shape[1] <= MAX_WIDTH:
@@ -373,9 +368,7 @@ def _of_npz(path: Path, card: DatasetCard, shown: str, chosen: Callable[[Names],
             if forms[name][0] != shape[:1] or forms[name][1].kind not in "biufUS":
                 what = f"{forms[name][1]}, {len(forms[name][0])} axes"
                 raise BadInput(f"{shown} {name}", what, "must have one number or word for each row")
-        own = [EMBEDDING_COLUMN, *others]
-        _check_names(own, shown)
-        names = chosen(own)
+        names = chosen([EMBEDDING_COLUMN, *others])
         columns = {
             name: _npz_column(npy.read_array(archive.open(members[other]), allow_pickle=False), card.coins)
             for name, other in names.items() if other != EMBEDDING_COLUMN
@@ -437,27 +430,24 @@ def _array_of_rows(names: Collection[str], shown: str) -> str:
 
 @contextmanager
 def _archive(path: Path, shown: str) -> Iterator[zipfile.ZipFile]:
-    try:
-        with zipfile.ZipFile(path) as archive:
-            yield archive
-    except (BadInput, MemoryError):
-        raise
-    except Exception as error:  # zipfile, zlib and numpy raise many kinds of error, all with the same meaning for the user
-        raise BadInput(shown, "other bytes", _NPZ) from error
+    _stamp(path, shown)  # refuses a pipe
+    # zipfile, zlib and numpy raise many kinds of error, all with the same meaning for the user.
+    with instead_of(Exception, say=BadInput(shown, "other bytes", _NPZ)), zipfile.ZipFile(path) as archive:
+        yield archive
 
 
-def _check_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, shown: str) -> None:
-    """Raises BadInput for an array of objects, one of another size than its header announces, and a huge one."""
+def _checked_form(archive: zipfile.ZipFile, member: zipfile.ZipInfo, field: str) -> _Announced:
+    """The shape and dtype of an array. Raises BadInput for objects, another size than announced, and a huge one."""
     shape, dtype = _announced(archive, member)
-    field = f"{shown} {member.filename.removesuffix('.npy')}"
     if dtype.hasobject:
         raise BadInput(field, "objects", f"{_NPZ}: pickled objects could run any program")
-    size = int(np.prod([int(side) for side in shape], dtype=object)) * dtype.itemsize
+    size = math.prod(map(int, shape)) * dtype.itemsize
     if size > MAX_BYTES or member.file_size > MAX_BYTES or size > member.file_size:
         raise BadInput(field, f"{size:,} bytes", f"must have at most {MAX_BYTES:,} bytes, and as many as its header says")
+    return shape, dtype
 
 
-def _announced(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> tuple[tuple[int, ...], np.dtype[np.generic]]:
+def _announced(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> _Announced:
     """The shape and dtype that an array announces."""
     with archive.open(member) as file:
         shape, _, dtype = _npy_header(file)

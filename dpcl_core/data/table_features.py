@@ -65,22 +65,16 @@ def width(feature: Feature, public: Column) -> int:
     return _WIDE if counts and sum(counts) >= _MANY_WORDS * len(counts) else _NARROW
 
 
-def encoded(columns: Mapping[str, Column], features: Sequence[Feature], widths: Sequence[int], n_rows: int) -> Floats:
-    """The values float32 [n, sum of widths] of these rows; a missing column counts as missing values."""
-    parts = [np.zeros((n_rows, 0), np.float32)]
-    for feature, n_values in zip(features, widths, strict=True):
-        column = columns.get(feature.name)
-        if column is None:
-            column = Column("text", [None] * n_rows)
-        if feature.low is not None and feature.high is not None:
-            parts.append(_scaled(column_numbers(column, feature.name, feature.written), feature.low, feature.high))
-        elif feature.categories:
-            parts.append(_one_hot(column.words(feature.name), feature.categories))
-        elif feature.is_text:
-            parts.append(_hashed(feature.name, column.words(feature.name), n_values))
-        else:
-            parts.append(squashed(column_numbers(column, feature.name, feature.written)))
-    return np.concatenate(parts, axis=1)
+def _encoded(column: Column, feature: Feature, n_values: int) -> Floats:
+    """The values float32 [n, n_values] of a feature's column."""
+    if feature.categories:
+        return _one_hot(column.words(feature.name), feature.categories)
+    if feature.is_text:
+        return _hashed(feature.name, column.words(feature.name), n_values)
+    numbers = column_numbers(column, feature.name, feature.written)
+    if feature.low is None or feature.high is None:
+        return squashed(numbers)
+    return _scaled(numbers, feature.low, feature.high)
 
 
 def squashed(values: NDArray[np.float64]) -> Floats:
@@ -260,16 +254,13 @@ class RowEncoding:
         return found
 
     def _of_block(self, table: Table, shown: str) -> NDArray[np.float32]:
-        columns = {name: table[name] for name in self.names if name in table.columns}
-        if not self.is_embedding:
-            return encoded(columns, self.features, self.widths, len(table))
-        if self.names == (sheets.EMBEDDING_COLUMN,):
-            return units(_of_lists(columns.get(sheets.EMBEDDING_COLUMN), self.widths[0], len(table), shown))
-        missing = np.full(len(table), np.nan)
-        parts = [
-            column_numbers(columns[name], f"{shown} column {name}") if name in columns else missing for name in self.names
-        ]
-        return units(np.stack(parts, axis=1))
+        if self.is_embedding and self.names == (sheets.EMBEDDING_COLUMN,):
+            return units(_of_lists(table.columns.get(sheets.EMBEDDING_COLUMN), self.widths[0], len(table), shown))
+        columns = [table.columns.get(name) or Column("text", [None] * len(table)) for name in self.names]
+        if self.is_embedding:
+            named = zip(columns, self.names, strict=True)
+            return units(np.stack([column_numbers(column, f"{shown} column {name}") for column, name in named], axis=1))
+        return np.concatenate([*map(_encoded, columns, self.features, self.widths)], axis=1)
 
     def document(self) -> str:
         """Itself as JSON, which `read` takes."""
@@ -291,15 +282,13 @@ def planned_columns(card: DatasetCard, public: Table, shown: str) -> RowEncoding
     """
     names = [name for name in public.columns if name not in sheets.CANONICAL.values()]
     if card.kind == "embedding":
-        held = (sheets.EMBEDDING_COLUMN,) if sheets.EMBEDDING_COLUMN in names else tuple(names)
-        n_values = len(names)
-        if sheets.EMBEDDING_COLUMN in names:
-            n_values = next((len(one) for one in _vectors(public[sheets.EMBEDDING_COLUMN], shown) if one is not None), 0)
-        if not 1 <= n_values <= sheets.MAX_WIDTH:
+        widths: tuple[int, ...] = (1,) * len(names)
+        if (column := sheets.EMBEDDING_COLUMN) in names:
+            names, widths = [column], (next((len(one) for one in _vectors(public[column], shown) if one is not None), 0),)
+        if not 1 <= sum(widths) <= sheets.MAX_WIDTH:
             allowed = f"must have 1 to {sheets.MAX_WIDTH:,} numbers a row"
-            raise BadInput(f"{shown} {sheets.EMBEDDING_COLUMN}", f"{n_values} numbers", allowed)
-        widths = (n_values,) if sheets.EMBEDDING_COLUMN in names else (1,) * n_values
-        return RowEncoding(tuple(map(Feature, held)), widths, is_embedding=True, has_names=card.has_names)
+            raise BadInput(f"{shown} {column}", f"{sum(widths)} numbers", allowed)
+        return RowEncoding(tuple(map(Feature, names)), widths, is_embedding=True, has_names=card.has_names)
     for name in [feature.name for feature in card.features if feature.name in names] or names:
         if public[name].holds in _NO_FEATURES:
             allowed = "must hold words or numbers, or be left out of the file"

@@ -14,11 +14,11 @@ from dpcl_core.data import columns, parquet, sheets, table_features
 from dpcl_core.data.card import PICTURES, DatasetCard
 from dpcl_core.data.columns import Table
 from dpcl_core.data.dataset import Images, Vectors
-from dpcl_core.data.files import TESTS, TRAIN
+from dpcl_core.data.files import TESTS, TRAIN, Contents
 from dpcl_core.data.rows import LABEL_COLUMN, WORD_COLUMNS, PublicFacts, Rows, by_piece, checked_words, have_sources
 from dpcl_core.data.schema import CONTROL
 from dpcl_core.data.texts import KINDS, Span, Texts
-from dpcl_core.errors import BadInput
+from dpcl_core.errors import BadInput, instead_of
 
 MAX_BYTES = 64 * 2**20  # more than 4096 x 4096 colour pixels take uncompressed
 
@@ -83,11 +83,11 @@ class FolderSheet:
 
     has_sources = False
 
-    def __init__(self, split: Path, card: DatasetCard, *, is_private: bool) -> None:
-        self._card = card
-        self._entries = listing(split, card)
-        if not is_private:
-            self._refuse_empty(split)
+    def __init__(self, of: Contents) -> None:
+        self._card = of.card
+        self._entries = listing(of.paths[0], of.card)
+        if not of.is_private:
+            self._refuse_empty(of.paths[0])
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -98,14 +98,11 @@ class FolderSheet:
         for entry in chosen:
             if entry.wrong:
                 raise entry.wrong
-        base = known.numbers if known else {name: place for place, name in enumerate(self._card.classes)}
-        folders = {entry.label for entry in chosen}
-        numbers = base if known or base.keys() >= folders else {name: place for place, name in enumerate(sorted(folders))}
-        if known and known.is_open:
-            numbers = {**base, **{name: place for place, name in enumerate(sorted(folders - base.keys()), start=len(base))}}
-        for entry in chosen:
-            if known is not None and entry.label not in numbers:
+            if known and not known.is_open and entry.label not in known.numbers:
                 raise BadInput(entry.shown, entry.label, "train and test must have the same classes")
+        folders = {entry.label for entry in chosen}
+        listed = [*known.numbers] if known else [*self._card.classes] if folders <= {*self._card.classes} else []
+        numbers = {name: place for place, name in enumerate([*listed, *sorted(folders.difference(listed))])}
         labels = np.array([numbers[entry.label] for entry in chosen], dtype=np.int64)
         return Rows(labels, {label: name for name, label in numbers.items()}, None, numbers=numbers)
 
@@ -122,20 +119,24 @@ class FolderSheet:
                 raise BadInput(_shown(self._card, split, folder), "no files", "a class must have at least one image")
 
 
-def read_images(split: Path, card: DatasetCard, rows: NDArray[np.int64], *, is_private: bool) -> Images:
+def read_images(of: Contents, rows: NDArray[np.int64]) -> Images:
     """The images of these rows of the listing, still encoded. Raises BadInput for a public file that cannot be read."""
-    entries = listing(split, card)
+    entries = listing(of.paths[0], of.card)
     chosen = [entries[row] for row in rows.tolist()]
-    origins = [entry.shown for entry in chosen]
-    return Images([entry.content(is_private=is_private) for entry in chosen], card.shape, origins, is_private)
+    content = [entry.content(is_private=of.is_private) for entry in chosen]
+    return Images(content, of.card.shape, [entry.shown for entry in chosen], of.is_private)
 
 
-def stamp(split: Path) -> Iterator[tuple[str, int]]:
-    """Names and modification times of the split's folder and of each class folder, which change with their files."""
-    inner = split / TRAIN
-    folders = sorted(path for root in (split, inner) if root.is_dir() for path in root.iterdir() if path.is_dir())
-    for path in (split, *folders):
-        yield path.name, path.stat().st_mtime_ns
+def stamp(path: Path) -> Iterator[tuple[str, int]]:
+    """A file's name with its time and size; names and times of a split's folder and its class folders, which change with
+    their files."""
+    if not path.is_dir():
+        yield path.name, path.stat().st_size
+    yield path.name, path.stat().st_mtime_ns
+    for root in (path, path / TRAIN):
+        for one in sorted(root.iterdir()) if root.is_dir() else ():
+            if one.is_dir():
+                yield one.name, one.stat().st_mtime_ns
 
 
 def _entries(folder: Path, split: Path, card: DatasetCard) -> list[Path]:
@@ -174,13 +175,10 @@ class TableSheet:
     Every row with a label is usable: what its other cells hold is mapped by public rules.
     """
 
-    def __init__(
-        self, parts: Sequence[Path], card: DatasetCard, needed: Sequence[str] = (LABEL_COLUMN,), more: Sequence[str] = (), *,
-        is_private: bool,
-    ) -> None:  # fmt: skip
-        self._card, wanted = card, (*WORD_COLUMNS, *more)
-        read = [sheets.columns_of(path, card, needed, wanted, is_private=is_private) for path in parts]
-        self._pieces = [(sheets.shown_name(card, path), table) for path, table in zip(parts, read, strict=True)]
+    def __init__(self, of: Contents, needed: Sequence[str] = (LABEL_COLUMN,), more: Sequence[str] = ()) -> None:
+        self._card, wanted = of.card, (*WORD_COLUMNS, *more)
+        read = [sheets.columns_of(path, of.card, needed, wanted, is_private=of.is_private) for path in of.paths]
+        self._pieces = [(sheets.shown_name(of.card, path), table) for path, table in zip(of.paths, read, strict=True)]
         self.has_sources = have_sources(read)
 
     def __len__(self) -> int:
@@ -197,44 +195,38 @@ class TableSheet:
 
 
 def read_vectors(
-    card: DatasetCard,
-    train: tuple[Sequence[Path], NDArray[np.int64]],
-    test: tuple[Sequence[Path], NDArray[np.int64]],
-    *,
-    is_divided: bool,
+    train: Contents, train_rows: NDArray[np.int64], test: Contents, test_rows: NDArray[np.int64]
 ) -> tuple[Vectors, Vectors]:
     """The values of these rows (ascending) of both parts, in the form that the public test part has.
 
-    `is_divided`: both are parts of one file. Raises BadInput for columns that cannot be used, naming file and column.
+    Raises BadInput for columns that cannot be used, naming file and column.
     """
-    public = take_rows(*test, card, is_private=is_divided)
-    shown = sheets.shown_name(card, test[0][0])
-    encoding = table_features.planned_columns(card, public, shown)
+    public = take_rows(test, test_rows)
+    shown = sheets.shown_name(test.card, test.paths[0])
+    encoding = table_features.planned_columns(test.card, public, shown)
     tested = encoding.values(public, shown)
     del public  # before the training rows need room
-    (paths, rows), start, forms = train, 0, set()
-    trained = np.empty((len(rows), tested.shape[1]), np.float32)
-    for table in taken_pieces(paths, rows, card, is_private=True):
+    start, forms = 0, set()
+    trained = np.empty((len(train_rows), tested.shape[1]), np.float32)
+    for table in taken_pieces(train, train_rows):
         forms.add(columns.form(table))
         if len(forms) > 1:
-            raise _other_pieces(card, len(paths))
+            raise _other_pieces(train)
         trained[start : start + len(table)] = encoding.values(table, shown)
         start += len(table)
     return Vectors(trained, encoding.document()), Vectors(tested, encoding.document())
 
 
-def take_rows(paths: Sequence[Path], rows: NDArray[np.int64], card: DatasetCard, *, is_private: bool) -> Table:
+def take_rows(of: Contents, rows: NDArray[np.int64]) -> Table:
     """All columns of these rows (ascending) of a part. Raises BadInput for pieces of several forms."""
-    found = [*taken_pieces(paths, rows, card, is_private=is_private)]
-    try:
+    found = [*taken_pieces(of, rows)]
+    with instead_of(ValueError, say=_other_pieces(of)):
         return columns.joined(found)
-    except ValueError:
-        raise _other_pieces(card, len(paths)) from None
 
 
-def taken_pieces(paths: Sequence[Path], rows: NDArray[np.int64], card: DatasetCard, *, is_private: bool) -> Iterator[Table]:
+def taken_pieces(of: Contents, rows: NDArray[np.int64]) -> Iterator[Table]:
     """All columns of these rows (ascending) of a part, in pieces as they are read."""
-    pieces = (one for path in paths for one in sheets.pieces_of(path, card, (), None, is_private=is_private))
+    pieces = (one for path in of.paths for one in sheets.pieces_of(path, of.card, (), None, is_private=of.is_private))
     start = 0
     for piece in pieces:
         first, last = np.searchsorted(rows, (start, start + len(piece)))
@@ -242,8 +234,9 @@ def taken_pieces(paths: Sequence[Path], rows: NDArray[np.int64], card: DatasetCa
         start += len(piece)
 
 
-def _other_pieces(card: DatasetCard, n_pieces: int) -> BadInput:
-    return BadInput(card.name, f"{n_pieces} pieces", "every piece of a split must have the same columns, of the same types")
+def _other_pieces(of: Contents) -> BadInput:
+    allowed = "every piece of a split must have the same columns, of the same types"
+    return BadInput(of.card.name, f"{len(of.paths)} pieces", allowed)
 
 
 PERSON_COLUMN, SPANS_COLUMN = "person", "spans"
@@ -253,18 +246,18 @@ _NO_TEXT = "must hold text; leave out rows without any"
 class TextSheet(TableSheet):
     """The files of a split of texts. Raises BadInput on opening for an unusable file or header."""
 
-    def __init__(self, parts: Sequence[Path], card: DatasetCard, *, is_private: bool) -> None:
-        are_words = parts[0].suffix != ".parquet" or bool(card.roles) or card.is_own
+    def __init__(self, of: Contents) -> None:
+        card, first = of.card, of.paths[0]
+        are_words = first.suffix != ".parquet" or bool(card.roles) or card.is_own
         if not are_words:
-            with sheets.parquet_file(parts[0], card) as file:
+            with sheets.parquet_file(first, card) as file:
                 schema = file.schema_arrow
             are_words = LABEL_COLUMN in schema.names and columns.is_text(schema.field(LABEL_COLUMN).type)
-        self._numbered = None if are_words else parquet.Sheet(parts, card, is_private=is_private)
+        self._numbered = None if are_words else parquet.Sheet(of)
         needed = ("text", LABEL_COLUMN) if are_words else ()
-        # Whom a text is about only our own corpora say: of own data a schema names the column of people.
-        marks = (SPANS_COLUMN,) if card.is_own else (PERSON_COLUMN, SPANS_COLUMN)
-        more = (*card.text_columns, "text", *(marks if parts[0].suffix == ".parquet" else ()))
-        super().__init__(parts, card, needed, more, is_private=is_private)
+        # Whom a text is about only our own corpus says: of own data a schema names the column of people.
+        marks = (PERSON_COLUMN, SPANS_COLUMN) if card.made_per_source else (SPANS_COLUMN,)
+        super().__init__(of, needed, (*card.text_columns, "text", *(marks if first.suffix == ".parquet" else ())))
 
     def checked(self, rows: NDArray[np.int64], known: PublicFacts | None) -> Rows:
         """See `rows.RowReader`; words are numbered in alphabetical order, whole numbers first and by value."""
@@ -309,10 +302,7 @@ def _texts(table: Table, rows: NDArray[np.int64], card: DatasetCard, shown: str)
             raise BadInput(f"{shown} row {row}, {names[-1]}", "nothing", _NO_TEXT)
     people = spans = None
     if PERSON_COLUMN in table.columns:
-        numbers = np.asarray(table[PERSON_COLUMN].values)
-        if numbers.dtype.kind not in "iu":
-            raise BadInput(f"{shown} column {PERSON_COLUMN}", "no numbers", "must number the person that each text is about")
-        people = numbers.astype(np.int64)
+        people = np.asarray(table[PERSON_COLUMN].values, np.int64)
     if SPANS_COLUMN in table.columns:
         marked = zip(table[SPANS_COLUMN].values, strings, rows, strict=True)
         spans = [_spans(one, string, f"{shown} row {row}") for one, string, row in marked]
@@ -321,10 +311,9 @@ def _texts(table: Table, rows: NDArray[np.int64], card: DatasetCard, shown: str)
 
 def _spans(raw: object, string: str, shown: str) -> tuple[Span, ...]:
     """A row's spans. Raises BadInput for spans outside its text and for unknown kinds."""
-    try:
+    wrong = BadInput(f"{shown}, {SPANS_COLUMN}", raw, "must be a list of start, end and kind")
+    with instead_of(TypeError, KeyError, ValueError, OverflowError, say=wrong):
         spans = tuple(Span(int(one["start"]), int(one["end"]), str(one["kind"])) for one in raw or ())  # type: ignore[attr-defined]
-    except (TypeError, KeyError, ValueError, OverflowError):
-        raise BadInput(f"{shown}, {SPANS_COLUMN}", raw, "must be a list of start, end and kind") from None
     for span in spans:
         if not 0 <= span.start < span.end <= len(string):
             allowed = f"must lie within the {len(string)} characters of its text"

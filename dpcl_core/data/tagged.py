@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 
 from dpcl_core.data import lines, sheets
 from dpcl_core.data.card import DatasetCard
-from dpcl_core.data.columns import is_text, of_arrow, pa, pq, values_of
-from dpcl_core.data.rows import SOURCE_COLUMN, PublicFacts, Rows
+from dpcl_core.data.columns import is_list, is_text, of_arrow, pa, pq, values_of
+from dpcl_core.data.files import Contents
+from dpcl_core.data.rows import SOURCE_COLUMN, PublicFacts, Rows, refuse_unknown
 from dpcl_core.data.texts import BEGIN, INSIDE, OUTSIDE, Sentences, tags_of
 from dpcl_core.errors import BadInput
 
@@ -107,41 +108,37 @@ _TAGS_COLUMNS = (TAGS_COLUMN, "ner_tags")
 class TaggedSheet:
     """The files of a split of tagged sentences. Raises BadInput on opening for an unusable file or header."""
 
-    def __init__(self, parts: Sequence[Path], card: DatasetCard, *, is_private: bool) -> None:
-        self._card, self._shown = card, sheets.shown_name(card, parts[0])
-        self._sentences = sentences(parts, card)
-        if not self._sentences and not is_private:
-            if parts[0].suffix == ".conll":
+    def __init__(self, of: Contents) -> None:
+        self._card, self._shown = of.card, sheets.shown_name(of.card, of.paths[0])
+        self._sentences = sentences(of)
+        if not self._sentences and not of.is_private:
+            if of.paths[0].suffix == ".conll":
                 allowed = "must hold at least one sentence in the form of OntoNotes (CoNLL-2012)"
                 raise BadInput(self._shown, "no sentences", allowed)
             raise BadInput(self._shown, "no rows", "must have at least one row")
-        self.has_sources = all(one.suffix != ".parquet" or SOURCE_COLUMN in pq.read_schema(one).names for one in parts)
+        self.has_sources = all(one.suffix != ".parquet" or SOURCE_COLUMN in pq.read_schema(one).names for one in of.paths)
 
     def __len__(self) -> int:
         return len(self._sentences)
 
     def checked(self, rows: NDArray[np.int64], known: PublicFacts | None) -> Rows:
         """See `rows.RowReader`; `rows` are sentences, and the result's rows are their words."""
-        chosen = [(row, _usable(self._sentences[row])) for row in rows.tolist()]
+        chosen = [_usable(self._sentences[row]) for row in rows.tolist()]
         public_numbers = known.numbers if known else {name: place for place, name in enumerate(self._card.classes)}
-        kinds = sorted({tag[2:] for _, (_, tags, _) in chosen for tag in tags if tag != OUTSIDE})
+        kinds = sorted({tag[2:] for _, tags, _ in chosen for tag in tags if tag != OUTSIDE})
         numbers = public_numbers or {name: place for place, name in enumerate(tags_of(kinds))}
-        labels: list[int] = []
-        for row, (_, tags, domain) in chosen:
-            for tag in tags:
-                if tag not in numbers:
-                    known_kinds = sorted({name[2:] for name in numbers if name != OUTSIDE})
-                    allowed = f"must be {OUTSIDE}, or {BEGIN} or {INSIDE} with one of {', '.join(known_kinds)}"
-                    raise BadInput(f"{self._shown} sentence {row}, {TAGS_COLUMN}", tag, allowed)
-                labels.append(numbers[tag])
-            if known is not None and known.sources is not None and domain not in known.sources:
-                raise BadInput(f"{self._shown} sentence {row}, {SOURCE_COLUMN}", domain, "is no source of the test part")
-        lengths = [len(words) for _, (words, _, _) in chosen]
-        domains = [domain for _, (_, _, domain) in chosen]
-        with_sources = known.sources is not None if known else all(domains)
-        sources = np.repeat(np.asarray(domains, dtype=np.str_), lengths) if with_sources else None
+        for row, (_, tags, _) in zip(rows, chosen, strict=True):
+            if others := [tag for tag in tags if tag not in numbers]:
+                known_kinds = sorted({name[2:] for name in numbers if name != OUTSIDE})
+                allowed = f"must be {OUTSIDE}, or {BEGIN} or {INSIDE} with one of {', '.join(known_kinds)}"
+                raise BadInput(f"{self._shown} sentence {row}, {TAGS_COLUMN}", others[0], allowed)
+        domains = np.asarray([domain for _, _, domain in chosen], dtype=np.str_)
+        refuse_unknown(domains, known, f"{self._shown} sentence", SOURCE_COLUMN, rows)
+        lengths = [len(tags) for _, tags, _ in chosen]
+        sources = np.repeat(domains, lengths) if (known.sources is not None if known else all(domains)) else None
+        labels = np.array([numbers[tag] for _, tags, _ in chosen for tag in tags], dtype=np.int64)
         names = {label: name for name, label in numbers.items()}
-        return Rows(np.array(labels, dtype=np.int64), names, sources, np.repeat(rows, lengths), numbers)
+        return Rows(labels, names, sources, np.repeat(rows, lengths), numbers)
 
 
 def _usable(sentence: Tagged | BadInput) -> Tagged:
@@ -151,15 +148,15 @@ def _usable(sentence: Tagged | BadInput) -> Tagged:
     return sentence
 
 
-def read_sentences(parts: Sequence[Path], rows: NDArray[np.int64], card: DatasetCard) -> Sentences:
+def read_sentences(of: Contents, rows: NDArray[np.int64]) -> Sentences:
     """The sentences of these rows, ascending, each once even if its number is repeated."""
-    all_sentences = sentences(parts, card)
+    all_sentences = sentences(of)
     return Sentences([_usable(all_sentences[row])[0] for row in np.unique(rows).tolist()])
 
 
-def sentences(parts: Sequence[Path], card: DatasetCard) -> list[Tagged | BadInput]:
+def sentences(of: Contents) -> list[Tagged | BadInput]:
     """The sentences of a split; an unusable one is replaced by its error."""
-    return [sentence for path in parts for sentence in _READERS[path.suffix](path, card)]
+    return [sentence for path in of.paths for sentence in _READERS[path.suffix](path, of.card)]
 
 
 def tags_column(names: Collection[str]) -> str | None:
@@ -232,8 +229,7 @@ def _checked(pairs: Sequence[Any], domains: Sequence[str | None], shown: str, *,
 
 def _holds(kind: pa.DataType, *, is_number: bool) -> bool:
     """Whether a column of this type has lists of text, or of whole numbers."""
-    inner = kind.value_type if pa.types.is_list(kind) or pa.types.is_large_list(kind) else kind
-    return inner is not kind and bool(pa.types.is_integer(inner) if is_number else is_text(inner))
+    return is_list(kind) and bool(pa.types.is_integer(kind.value_type) if is_number else is_text(kind.value_type))
 
 
 _READERS = {".conll": _of_conll, ".jsonl": _of_lines, ".parquet": _of_parquet}

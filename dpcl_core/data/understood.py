@@ -61,15 +61,16 @@ class Understood:
     assumed: tuple[str, ...]
 
 
-def understood(card: DatasetCard, data_files: files.DataFiles, outlined: outline.Outline) -> Understood:
+def understood(outlined: outline.Outline) -> Understood:
     """What was understood of these files. Raises BadInput as reading them does."""
-    is_divided, columns, read_as, n_values = not data_files.test, list[Column](), dict[str, str](), 0
-    assumed = [*_read_as(card, data_files, outlined, is_divided)]
-    if card.kind in ("text", "table", "embedding") and not data_files.is_folder:
-        names = sheets.header(data_files.train[0], card)
+    card, (first, *_) = outlined.train.contents.card, outlined.train.contents.paths
+    columns, read_as, n_values = list[Column](), dict[str, str](), 0
+    assumed = [*_read_as(card, first, outlined)]
+    if card.kind in ("text", "table", "embedding") and not first.is_dir():
+        names = sheets.header(first, card)
         called = {sheets.CANONICAL[role]: column for role, column in card.roles}
         if card.kind == "table":
-            rows = tables.take_rows(data_files.test or data_files.train, outlined.test.rows, card, is_private=is_divided)
+            rows = tables.take_rows(outlined.test.contents, outlined.test.rows)
             encoding = table_features.planned_columns(card, rows, card.name)
             assumed += table_features.unread_cells(rows, encoding.features)
             n_values = sum(encoding.widths)
@@ -81,29 +82,26 @@ def understood(card: DatasetCard, data_files: files.DataFiles, outlined: outline
             use = _ROLES.get(name) or ("feature" if name in read_as else "unused")
             columns.append(Column(called.get(name, name), use, read_as.get(name, "")))
     undeclared = () if card.features or card.kind != "table" else tuple(read_as)
-    assumed += _assumed(card, data_files, outlined, undeclared, is_divided)
+    assumed += _assumed(card, outlined, undeclared)
     return Understood(card.kind, tuple(columns), undeclared, n_values, tuple(assumed))
 
 
 def understand(name: str) -> Understood:
     """What was understood of own:NAME. Raises BadInput and DataMissing as a run does."""
-    card = catalog.card(name)
-    data_files = files.find(card)
-    found = understood(card, data_files, outline.outline(card, data_files))
+    found = understood(outline.outline(catalog.card(name)))
     gigabytes = catalog.needed_bytes(DataSpec(dataset=name)) / 1e9
     said = (f"A run needs about {gigabytes:.2g} GB of memory.",) if gigabytes >= 1 else ()
     return replace(found, assumed=found.assumed + said)
 
 
-def _read_as(card: DatasetCard, data_files: files.DataFiles, outlined: outline.Outline, is_divided: bool) -> Iterator[str]:
+def _read_as(card: DatasetCard, first: Path, outlined: outline.Outline) -> Iterator[str]:
     """What the form of the file makes public, what its first line was taken for, and what is lost on the way in: of public
     rows counted, with the reason; of private ones by rule alone."""
-    suffix = data_files.train[0].suffix
-    if suffix in sheets.TYPED:
+    if first.suffix in sheets.TYPED:
         yield from (f"Public by declaration: {one}." for one in catalog.public_by_form(card))
     if card.coins == 1:
         yield EARLIER
-    if suffix in sheets.DELIMITED and card.kind != "tagged":
+    if first.suffix in sheets.DELIMITED and card.kind != "tagged":
         data = "The first line is a row of data: columns are called column1, column2, and so on."
         named = "The line that names the columns is public. Where the first line is a row of data, say --no-header."
         yield from [named, "A column without a name is left out.", _LINES] if card.has_names else [data, _LINES]
@@ -113,7 +111,7 @@ def _read_as(card: DatasetCard, data_files: files.DataFiles, outlined: outline.O
         yield f"{n_lost:,} public rows are left out. {lost}. So are private rows of the kind."
     if card.kind == "image":
         yield AS_READ
-    if card.has_people and not is_divided:
+    if card.has_people and not outlined.test.contents.is_private:
         yield "Training rows of people who also stand in the public part are left out."
 
 
@@ -126,15 +124,13 @@ def described(feature: Feature, width: int) -> str:
     return f"words, hashed to {width} values" if feature.is_text else _WRITTEN[feature.written]
 
 
-def _assumed(
-    card: DatasetCard, data_files: files.DataFiles, outlined: outline.Outline, undeclared: tuple[str, ...], is_divided: bool
-) -> Iterator[str]:
+def _assumed(card: DatasetCard, outlined: outline.Outline, undeclared: tuple[str, ...]) -> Iterator[str]:
     unit = {"text": "text", "tagged": "sentence", "image": "picture"}.get(card.kind, "row")
-    if not is_divided:
-        place, n_public = data_files.test[0], len(np.unique(outlined.test.rows))
+    if not outlined.test.contents.is_private:
+        place, n_public = outlined.test.contents.paths[0], len(np.unique(outlined.test.rows))
         where = f"{place.name}/" if place.is_dir() else place.name
         yield f"{n_public:,} {unit}s in {where} are not protected: they are the public test part."
-    if is_divided:
+    else:
         share = card.held_out or HELD_OUT
         part = {HELD_OUT: "A fifth"}.get(share, f"A share of {share:.0%}")
         of_people = " All rows of a person are on one side." if card.has_people else ""
@@ -253,10 +249,9 @@ def report(named: str, asked: intake.Asked = _NOTHING) -> Report:
     """The report on own:NAME, NAME, a folder or a file. Raises BadInput, DataMissing as a run does."""
     with _looked_for(named, asked) as name:
         card = catalog.card(name)
-        data_files = files.find(card)
-        outlined = outline.outline(card, data_files)
-        facts, fields, found = catalog.facts(name), schema.read_schema(card), understood(card, data_files, outlined)
-        n_rows, refused = outline.refused(card, data_files)
+        outlined = outline.outline(card)
+        facts, fields, found = catalog.facts(name), schema.read_schema(card), understood(outlined)
+        n_rows, refused = outline.refused(card)
         n_black = 0 if card.kind != "image" else _n_black(load.load_dataset(DataSpec(dataset=name), undeclared=True))
         reasons = Counter(one.allowed for one in refused.values())
         first = {one.allowed: one.field for one in reversed(refused.values())}
@@ -279,14 +274,14 @@ def write_schema(named: str, asked: intake.Asked = _NOTHING) -> Path:
     """
     with _looked_for(named, asked) as name:
         card = catalog.card(name)
-        data_files, facts = files.find(card), catalog.facts(name)
-        found = understood(card, data_files, outline.outline(card, data_files))
+        facts, outlined = catalog.facts(name), outline.outline(card)
+        found = understood(outlined)
         fields = asked.on(schema.read_schema(card) or schema.Schema())
     fields = replace(fields, title=card.title, classes=facts.classes or (), sources=facts.sources, n_train=facts.n_train)
     if fields.columns != schema.Columns():
         fields = updated(fields, kind=card.kind)
     given = Path(named)
-    path = intake.schema_beside(given) if given.is_file() else data_files.train[0].parent / schema.NAME
+    path = intake.schema_beside(given) if given.is_file() else outlined.train.contents.paths[0].parent / schema.NAME
     if path.exists():
         raise BadInput("--write-schema", str(path), "is there already: edit it, or move it away first")
     with instead_of(OSError, say=BadInput("--write-schema", str(path), "must lie in a folder that you can write to")):
@@ -344,5 +339,5 @@ def _looked_for(named: str, asked: intake.Asked) -> Iterator[str]:
         with files.only_in(path.resolve().parent):
             yield name
     else:
-        with intake.looked_at(path, asked) as name:
+        with intake.looked_at(intake.Given(path, asked)) as name:
             yield name

@@ -283,7 +283,7 @@ def _written(name: str, content: bytes) -> Path:
     own.sweep_uploads()
     administration.check_kept(state.store(), len(content))
     given = PurePath(name.replace("\\", "/"))  # its own name may be longer than a file system allows
-    path = folder / f"{intake.slug(given.stem)}{given.suffix[:_LONGEST]}"
+    path = folder / f"{paths.slug(given.stem)}{given.suffix[:_LONGEST]}"
     try:
         paths.make_folder(folder)
         path.write_bytes(content)
@@ -296,14 +296,14 @@ def _written(name: str, content: bytes) -> Path:
 # What a run would make of a file that is on its way in.
 
 
-def uploaded_file(path: Path, asked: intake.Asked, seen: frozenset[str] = frozenset(), of: str | None = None) -> apart.Given:
-    """A file as this visitor brings it, within the bytes that the server still gives. `seen`, `of`: see `apart.Given`."""
+def uploaded_file(path: Path, asked: intake.Asked, seen: own.Marks = frozenset(), of: str | None = None) -> intake.Given:
+    """A file as this visitor brings it, within the bytes that the server still gives. `seen`, `of`: see `intake.Given`."""
     mine = visitor.digest()
     left = administration.bytes_left(state.store())
-    return apart.Given(path, asked, mine, mine if visitor.is_shared() else "", seen, left, of)
+    return intake.Given(path, asked, mine, mine if visitor.is_shared() else "", seen, left, of)
 
 
-def read(task: apart.Task, one: apart.Given) -> Any:
+def read(task: apart.Task, one: intake.Given) -> Any:
     """What `apart.answer` reads of a file; of the same file with the same schema it is read once. Raises BadInput."""
     said, stamp = "" if one.asked.instead is None else schema.schema_toml(one.asked.instead), (0, 0)
     with suppress(OSError):
@@ -313,7 +313,7 @@ def read(task: apart.Task, one: apart.Given) -> Any:
 
 
 @st.cache_data(max_entries=60, show_spinner=False)
-def _answer(task: apart.Task, what: tuple[object, ...], _one: apart.Given) -> Any:
+def _answer(task: apart.Task, what: tuple[object, ...], _one: intake.Given) -> Any:
     return apart.answer(task, _one, is_apart=visitor.is_shared())
 
 

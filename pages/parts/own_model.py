@@ -14,7 +14,7 @@ from typing import Final
 
 import streamlit as st
 
-from dpcl_core import apart, checks, export, presets
+from dpcl_core import apart, checks, export, paths, presets
 from dpcl_core.backbones import catalog as backbones
 from dpcl_core.classifiers import written as released
 from dpcl_core.data import catalog as datasets
@@ -249,7 +249,7 @@ def _answers(files: dict[str, bytes], name: str, content: bytes) -> apart.Answer
     """What the classifier says of a file's examples, in a process of its own. Raises BadInput."""
     with tempfile.TemporaryDirectory(prefix="dpcl-") as place:
         export.write(Path(place, "released"), files)
-        asked = Path(place, f"{intake.slug(PurePath(name).stem)}{PurePath(name).suffix.lower()[:_LONGEST]}")
+        asked = Path(place, f"{paths.slug(PurePath(name).stem)}{PurePath(name).suffix.lower()[:_LONGEST]}")
         asked.write_bytes(content)
         found: apart.Answered = apart.answer("predict", apart.Tried(asked, Path(place, "released")))
         return found

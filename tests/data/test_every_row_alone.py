@@ -362,13 +362,12 @@ def put(form: Form, rows: Sequence[Row], root: Path, patch: pytest.MonkeyPatch, 
 def seen() -> Seen:
     try:
         card = catalog.card("own:mine")
-        found = files.find(card)
-        outlined = outline.outline(card, found)
+        outlined = outline.outline(card)
         whole = load_dataset(DataSpec(dataset="own:mine"), undeclared=True)
         thin = load_dataset(DataSpec(dataset="own:mine", train_per_class=5), undeclared=True)
     except BadInput as refused:
         return Seen(str(refused), Counter(), ())
-    facts = catalog.facts("own:mine"), asdict(understood.understood(card, found, outlined)), whole.title, whole.classes
+    facts = catalog.facts("own:mine"), asdict(understood.understood(outlined)), whole.title, whole.classes
     parts = ((whole.test, whole), (whole.train, whole), (thin.train, thin))
     test, *train = (units(part, [*of.classes, *of.undeclared]) for part, of in parts)
     return Seen(repr((facts, whole.n_people, card.columns, card.separator, card.limits)), test, tuple(train))
@@ -383,7 +382,7 @@ def is_public(form: Form, row: Row, root: Path, patch: pytest.MonkeyPatch) -> bo
     """Whether the row's own coin makes it public: in a file of its own, where no other row can decide."""
     put(form, [row], root, patch, is_split=False)
     card = catalog.card("own:mine")
-    return bool(outline.division_of(outline.Contents(card, files.find(card).train, ()))[0])
+    return bool(outline.division_of(files.Contents(card, files.find(card).train, ()))[0])
 
 
 REFUSED = ("csv of which nothing is said", "json lines without a target")
@@ -448,7 +447,7 @@ def test_whose_row_it_is_says_the_same_coin_before_and_after_the_columns_are_kno
     rows = [{**cells(row), "who": {"b": row, "a": f"{row}.0"}, f"of {row}": 1} for row in range(N)]
     put(Form(".jsonl", json_lines, rows, (), _PERSON), rows, tmp_path, monkeypatch, is_split=False)
     card = catalog.card("own:mine")
-    is_public = outline.division_of(outline.Contents(card, files.find(card).train, ()))
+    is_public = outline.division_of(files.Contents(card, files.find(card).train, ()))
     assert {name for name in card.columns if name.startswith("of ")} == {f"of {row}" for row in np.flatnonzero(is_public)}
 
 
@@ -473,5 +472,5 @@ def test_the_same_rows_have_the_same_coins_in_every_form_of_table(tmp_path: Path
         (mine / "schema.toml").write_text("kind = 'table'\n[columns]\ntarget = 'label'\n", encoding="utf-8")
         write(mine / f"all{Path(name).suffix}")
         card = catalog.card("own:mine")
-        found.add(frozenset(outline.keys_of(outline.Contents(card, files.find(card).train, ())).tolist()))
+        found.add(frozenset(outline.keys_of(files.Contents(card, files.find(card).train, ())).tolist()))
     assert len(found) == 1

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from dpcl_core import cli, machine
-from dpcl_core.data import catalog, files, intake, outline, table_features, understood
+from dpcl_core.data import catalog, intake, outline, table_features, understood
 from dpcl_core.data.card import Writing
 from dpcl_core.data.columns import Column
 from dpcl_core.data.dataset import Vectors
@@ -40,7 +40,7 @@ def csv(rows: list[tuple[str, ...]] = ROWS, separator: str = ",", head: str = "f
 
 def seen(path: Path, asked: Asked = TARGET) -> tuple[tuple[str, ...], dict[str, str], list[str], int]:
     """Classes, how each column is read, what is said before a start, and how many rows are used."""
-    with intake.looked_at(path, asked) as name:
+    with intake.looked_at(intake.Given(path, asked)) as name:
         found = understood.understand(name)
         data = load_dataset(DataSpec(dataset=name), undeclared=True)
         read_as = {one.name: one.read_as for one in found.columns}
@@ -62,7 +62,7 @@ def refused(path: Path, asked: Asked = TARGET) -> BadInput:
 
 
 def values(path: Path, asked: Asked = TARGET) -> np.ndarray:
-    with intake.looked_at(path, asked) as name:
+    with intake.looked_at(intake.Given(path, asked)) as name:
         found = load_dataset(DataSpec(dataset=name))
         assert isinstance(found.train.images, Vectors)
         return np.concatenate([np.asarray(one.images.values) for one in (found.train, found.test)])  # type: ignore[union-attr]
@@ -450,7 +450,7 @@ def test_rows_of_people_in_the_public_part_are_left_out_whoever_has_some(tmp_pat
     for known in ([], [(*ROWS[90], "p3")]):
         (mine / "train.csv").write_text(csv([*known, *others], head="f0,f1,y,who"), encoding="utf-8")
         card = catalog.card("own:mine")
-        assert len(outline.outline(card, files.find(card)).train.rows) == 60
+        assert len(outline.outline(card).train.rows) == 60
         assert (
             "Training rows of people who also stand in the public part are left out."
             in understood.understand("own:mine").assumed

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from PIL import Image
 
 import dpcl_core as dpcl
-from dpcl_core.data import catalog, files, handed, outline, understood
-from dpcl_core.data.intake import Asked, taken_in
+from dpcl_core.data import catalog, handed, outline, understood
+from dpcl_core.data.intake import Asked, Given, taken_in
 from dpcl_core.data.schema import Columns
 from dpcl_core.errors import BadInput
 from dpcl_core.events import TaskLearned
@@ -205,15 +205,15 @@ def test_neighbours_are_outlined_alike() -> None:
     """A row with a missing category, an odd text or an infinite number moves none of the other rows."""
 
     def outlined(data: pd.DataFrame) -> tuple[object, ...]:
-        with handed.as_file(data, "mine") as path, taken_in(path, Asked(Columns(target="kind"))) as name:
+        with handed.as_file(data, "mine") as path, taken_in(Given(path, Asked(Columns(target="kind")))) as name:
             card = catalog.card(name)
-            found = outline.outline(card, files.find(card))
+            found = outline.outline(card)
             return found.classes, found.n_train, found.test.labels.tolist()
 
     usual = frame().drop(columns=["user"])
     card = outlined(usual)
-    with handed.as_file(usual, "mine") as path, taken_in(path, Asked(Columns(target="kind"))) as name:
-        found = outline.outline(catalog.card(name), files.find(catalog.card(name)))
+    with handed.as_file(usual, "mine") as path, taken_in(Given(path, Asked(Columns(target="kind")))) as name:
+        found = outline.outline(catalog.card(name))
         private = sorted(set(range(N)) - set(found.test.rows.tolist()))[0]
     odd = usual.copy()
     odd.loc[private, "size"] = np.inf
@@ -271,10 +271,10 @@ def test_a_private_row_changes_nothing_but_itself_through_any_door(door: str, od
 
     def outlined(numbers: NDArray[np.float64], labels: list[object]) -> tuple[object, ...]:
         asked = Asked(Columns(target="label" if door in FRAMES else None))
-        with handed.as_file(DOORS[door](numbers, labels), "mine") as path, taken_in(path, asked) as name:
+        with handed.as_file(DOORS[door](numbers, labels), "mine") as path, taken_in(Given(path, asked)) as name:
             card = catalog.card(name)
-            found = outline.outline(card, files.find(card))
-            public = understood.understood(card, files.find(card), found)
+            found = outline.outline(card)
+            public = understood.understood(found)
             return found.classes, found.n_train, found.test.rows.tolist(), public
 
     usual = outlined(numbers, [*labels])

@@ -27,7 +27,7 @@ from tests.support import bad_files
 def used(path: Path, asked: Asked | None = None) -> BadInput | None:
     """None if the file can be used; else its error, whose sentence is checked."""
     try:
-        with intake.taken_in(path, asked or Asked()) as name:
+        with intake.taken_in(intake.Given(path, asked or Asked())) as name:
             for _ in _pictures(name):
                 pass
     except BadInput as error:
@@ -134,7 +134,7 @@ def test_two_files_of_one_name_at_once_have_two_names(data_dir: Path, tmp_path: 
     for path, content in zip((first, second), contents, strict=True):
         path.parent.mkdir()
         path.write_bytes(content)
-    with intake.taken_in(first, Asked()) as name, intake.taken_in(second, Asked()) as other:
+    with intake.taken_in(intake.Given(first, Asked())) as name, intake.taken_in(intake.Given(second, Asked())) as other:
         assert (name, other) == ("own:visits", "own:visits-2")
     kept = [(paths.home() / "data" / each.removeprefix("own:") / "visits.csv").read_bytes() for each in (name, other)]
     assert kept == contents
@@ -147,14 +147,14 @@ def test_what_a_dead_process_has_left_halfway_is_counted_and_removed(data_dir: P
     def die_halfway() -> None:
         code = (
             "import os, sys, pathlib; from dpcl_core.data import intake\n"
-            "with intake.taken_in(pathlib.Path(sys.argv[1]), intake.Asked(), sys.argv[2]): os._exit(9)"
+            "with intake.taken_in(intake.Given(pathlib.Path(sys.argv[1]), intake.Asked(), sys.argv[2])): os._exit(9)"
         )
         assert subprocess.run([sys.executable, "-c", code, str(path), owner], check=False).returncode == 9
 
     die_halfway()
     (left,) = stored()
     assert own.stored_bytes({owner}) > path.stat().st_size
-    with intake.taken_in(path, Asked()) as name:
+    with intake.taken_in(intake.Given(path, Asked())) as name:
         assert left not in stored(), "removed before the next"
         intake.sweep()
         assert stored()[0].startswith("."), "not what is under way"
@@ -230,7 +230,7 @@ def test_what_the_first_line_was_taken_for_is_said(data_dir: Path, tmp_path: Pat
     ):  # fmt: skip
         path.write_text(names + "\n" + "".join(f"{row},{'ab'[row % 2]}\n" for row in range(60)), encoding="utf-8")
         assert intake.first_line(path) == seems
-        with intake.looked_at(path, Asked(Columns(target=target))) as name:
+        with intake.looked_at(intake.Given(path, Asked(Columns(target=target)))) as name:
             assert understood.understand(name).assumed[0].startswith("The line that names the columns is public.")
 
 
@@ -413,7 +413,7 @@ def test_after_any_error_nothing_is_kept_and_the_one_before_stays(data_dir: Path
     path.write_bytes(before.replace(b"number", b"NUMBER"))
 
     def stopped() -> None:
-        with intake.taken_in(path, Asked()) as name:
+        with intake.taken_in(intake.Given(path, Asked())) as name:
             assert load_dataset(DataSpec(dataset=name)).train.images.strings[0].startswith("NUMBER")  # type: ignore[union-attr]
             raise KeyboardInterrupt
 

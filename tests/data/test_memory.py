@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from dpcl_core import checks, machine, paths
 from dpcl_core.backbones import extractor
-from dpcl_core.data import catalog, coins, files, load, outline, sheets, table_features, understood
+from dpcl_core.data import catalog, coins, load, outline, sheets, table_features, understood
 from dpcl_core.data.dataset import Vectors
 from dpcl_core.errors import BadInput
 from dpcl_core.spec import DataSpec
@@ -69,7 +69,7 @@ def read(name: str) -> tuple[NDArray[np.generic], ...]:
     for cached in (outline.keys_of, outline._outline):
         cached.cache_clear()
     card = catalog.card(name)
-    outlined = outline.outline(card, files.find(card))
+    outlined = outline.outline(card)
     found = load.load_dataset(DataSpec(dataset=name))
     parts = [part.images.values for part in (found.train, found.test) if isinstance(part.images, Vectors)]
     return outline.keys_of(outlined.train.contents), found.train.labels, found.test.labels, *parts
@@ -165,7 +165,7 @@ def test_what_a_run_needs_follows_from_public_sizes_and_is_refused_where_there_i
         checks.check_run(run_of("own:mine"))
     checks.check_run(run_of("own:mine", train_per_class=10))
     card = catalog.card("own:mine")
-    private = outline.outline(card, files.find(card)).train.rows
+    private = outline.outline(card).train.rows
     npz(data_dir / "mine", np.delete(values, private[:1], axis=0), np.delete(labels, private[:1]))
     assert catalog.needed_bytes(DataSpec(dataset="own:mine")) == needed, "a private row moved what is said of memory"
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpcl_core.data import catalog, coins, files
+from dpcl_core.data import catalog, coins
 from dpcl_core.data.card import Caps
 from dpcl_core.data.load import load_dataset
 from dpcl_core.data.outline import Outline, outline
@@ -47,7 +47,7 @@ def test_coins_are_uniform_and_purposes_share_none() -> None:
 
 
 def test_the_digits_are_divided_as_their_card_says(data_dir: Path) -> None:
-    found = outline(catalog.card("digits"), files.find(catalog.card("digits")))
+    found = outline(catalog.card("digits"))
     assert sorted([*found.train.rows, *found.test.rows]) == list(range(1797))
     assert (len(found.train.rows), len(found.test.rows)) == (1347, 450)
 
@@ -90,7 +90,7 @@ def tossed_to_train(text: str) -> bool:
 
 
 def digits() -> Outline:
-    return outline(catalog.card("digits"), files.find(catalog.card("digits")))
+    return outline(catalog.card("digits"))
 
 
 def test_a_subset_keeps_about_so_many_of_each_class() -> None:
@@ -110,7 +110,7 @@ def test_a_cap_of_sources_keeps_about_so_many_of_each_whatever_their_classes() -
     card = catalog.card("har-wisdm")
     if catalog.available(card):
         pytest.skip("har-wisdm is not here")
-    whole = outline(card, files.find(card))
+    whole = outline(card)
     kept = whole.thinned(Caps(train_per_source=300))
     assert kept.n_train == whole.n_kept(Caps(train_per_source=300)) == 300 * len(whole.sources)
     assert whole.train.sources is not None
@@ -142,5 +142,5 @@ def test_keys_tell_rows_apart_in_every_kind_of_file(name: str) -> None:
     card = catalog.card(name)
     if catalog.available(card):
         pytest.skip(f"{name} is not here")
-    keys = outline(card, files.find(card)).train.keys()
+    keys = outline(card).train.keys()
     assert len(np.unique(keys)) > (2_000 if card.kind == "tagged" else 0.9 * len(keys))

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from dpcl_core import cli, paths
-from dpcl_core.data import catalog, files, intake, own, schema, understood
+from dpcl_core.data import catalog, intake, own, schema, understood
 from dpcl_core.data.intake import Asked
 from dpcl_core.data.load import load_dataset
 from dpcl_core.data.outline import outline
@@ -56,7 +56,7 @@ def hers(data_dir: Path, tmp_path: Path) -> Path:
     """The folder of data that a visitor has taken in."""
     table = tmp_path / "visits.csv"
     table.write_text("x,label\n" + "".join(f"{row},{'ab'[row % 2]}\n" for row in range(80)), encoding="utf-8")
-    with intake.taken_in(table, Asked(), "anna") as name:
+    with intake.taken_in(intake.Given(table, Asked(), "anna")) as name:
         pass
     assert (name, own.owner(name)) == ("own:visits", "anna")
     return paths.home() / "data" / "visits"
@@ -75,7 +75,7 @@ def test_data_whose_owner_cannot_be_told_are_nobodys(trouble: str, hers: Path) -
 
 def test_data_put_there_by_hand_or_taken_in_from_a_terminal_are_everybodys(hers: Path, data_dir: Path) -> None:
     write_pair(data_dir / "mine", [0, 1], [0, 1])
-    with intake.taken_in(hers.parents[2] / "visits.csv", Asked()) as name:
+    with intake.taken_in(intake.Given(hers.parents[2] / "visits.csv", Asked())) as name:
         pass
     assert (own.owner("own:mine"), own.owner(name), own.owner("own:none")) == ("", "", None)
 
@@ -93,7 +93,7 @@ def test_the_disk_has_the_owner_before_the_data_have_their_name(
 
     monkeypatch.setattr(paths, "keep_names", keep_names)
     (tmp_path / "visits.csv").write_text("x,label\n" + "1,a\n2,b\n" * 40, encoding="utf-8")
-    with intake.taken_in(tmp_path / "visits.csv", Asked(), "anna"):
+    with intake.taken_in(intake.Given(tmp_path / "visits.csv", Asked(), "anna")):
         pass
     assert waited == ["anna"]
 
@@ -363,7 +363,7 @@ def taken_in_before(name: str) -> str:
 
 def digest(name: str) -> str:
     card = catalog.card(name)
-    found = outline(card, files.find(card))
+    found = outline(card)
     keys = np.concatenate([found.test.keys(), found.open_train.keys()])
     return f"{sha256(keys.astype('<u8').tobytes()).hexdigest()[:16]} {len(found.test.rows)} {len(found.open_train.rows)}"
 
@@ -379,23 +379,23 @@ def test_rows_that_are_known_by_the_first_rule_keep_it_under_another_name(name: 
     """Also where the data were deleted since: then their marks stand in the store alone."""
     before = taken_in_before(name)
     card = catalog.card(before)
-    known = own.marks_of(outline(card, files.find(card)))
+    known = own.marks_of(outline(card))
     own.write_marks(paths.home() / "data" / before.removeprefix("own:"), known)
     path = tmp_path / f"brought-again{Path(name).suffix}"
     BEFORE[name][0](path)
     path.with_name(f"brought-again.{schema.NAME}").write_text(BEFORE[name][1], encoding="utf-8")
-    with intake.taken_in(path, Asked()) as again:
+    with intake.taken_in(intake.Given(path, Asked())) as again:
         assert catalog.card(again).coins == 1
         assert digest(again) == BEFORE[name][2]
-    with pytest.raises(BadInput, match="coins = 2: must be 1, or left out"), intake.taken_in(
+    with pytest.raises(BadInput, match="coins = 2: must be 1, or left out"), intake.taken_in(intake.Given(
         path, Asked(instead=replace(schema.parsed(intake.schema_beside(path), "x"), coins=2))
-    ):  # fmt: skip
+    )):  # fmt: skip
         pass
     intake.forget(before)
     intake.forget(again)
-    with intake.looked_at(path, Asked()) as unknown:
+    with intake.looked_at(intake.Given(path, Asked())) as unknown:
         assert catalog.card(unknown).coins == 2
-    with intake.looked_at(path, Asked(), seen=known) as deleted:
+    with intake.looked_at(intake.Given(path, Asked(), seen=known)) as deleted:
         assert catalog.card(deleted).coins == 1
 
 
@@ -403,6 +403,6 @@ def test_new_rows_have_the_new_rule_beside_old_ones(data_dir: Path, tmp_path: Pa
     before = taken_in_before("a.csv")
     own.write_marks(paths.home() / "data" / before.removeprefix("own:"), frozenset({"0" * 16}))
     csv(tmp_path / "new.csv")
-    with intake.taken_in(tmp_path / "new.csv", Asked(Columns(target="label"))) as name:
+    with intake.taken_in(intake.Given(tmp_path / "new.csv", Asked(Columns(target="label")))) as name:
         assert catalog.card(name).coins == 2
     assert intake.kept_folder(name)[1].coins == 2

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from dpcl_core.data import catalog, outline, sheets, table_features
 from dpcl_core.data.card import Feature
-from dpcl_core.data.columns import Column
+from dpcl_core.data.columns import Column, Table
 from dpcl_core.data.dataset import Dataset, Vectors
 from dpcl_core.data.load import load_dataset
 from dpcl_core.errors import BadInput
@@ -123,10 +123,10 @@ def test_whatever_a_cell_holds_has_values_that_depend_on_it_alone(cells: list[st
     cells = [cell if cell is None else cell.encode("utf-8", "ignore").decode() for cell in cells]
     column = Column("text", cells)
     for feature in (Feature("x"), Feature("x", -1, 1), Feature("x", categories=("a",)), Feature("x", is_text=True)):
-        n_values = table_features.width(feature, column)
-        together = table_features.encoded({"x": column}, [feature], [n_values], len(cells))
-        each = [column.take(np.array([place])) for place in range(len(cells))]
-        alone = [table_features.encoded({"x": one}, [feature], [n_values], 1) for one in each]
+        encoding = table_features.RowEncoding((feature,), (table_features.width(feature, column),))
+        table = Table({"x": column}, len(cells))
+        together = encoding.values(table, "x")
+        alone = [encoding.values(table.take(np.array([place])), "x") for place in range(len(cells))]
         assert np.isfinite(together).all()
         assert np.abs(together).max() <= 1
         assert np.array_equal(together, np.concatenate(alone))
@@ -229,7 +229,7 @@ def test_the_kept_rows_of_a_person_depend_on_that_persons_usable_rows_alone(data
     card = catalog.card("own:mine")
     (found,) = catalog.outlines(card)
     assert found.train.rows.tolist() == [20, 21, 22], "rows without a person are a person each"
-    assert outline.outline(card, catalog.files.find(card)).train.labels.tolist() == [0, 0, 1]
+    assert outline.outline(card).train.labels.tolist() == [0, 0, 1]
 
 
 @pytest.mark.parametrize(

@@ -95,7 +95,7 @@ def doors(folder: Path) -> list[Door]:
             raise BadInput("SPEC.toml", path.name, "must be a text file") from error
 
     def taken(path: Path) -> None:
-        with intake.taken_in(path, intake.Asked()):
+        with intake.taken_in(intake.Given(path, intake.Asked())):
             pass
 
     arrays = sorted(name for name in exported if name.endswith(".safetensors"))[0]

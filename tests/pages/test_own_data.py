@@ -62,7 +62,7 @@ def brought(page: AppTest, table: Path | str) -> AppTest:
 def take_in(source: Path, fields: schema.Schema | schema.Columns, of: str | None = None, owner: str = "") -> str:
     """Keeps a file, as from a terminal, and gives its name."""
     asked = intake.Asked(fields) if isinstance(fields, schema.Columns) else intake.Asked(instead=fields)
-    with intake.taken_in(source, asked, owner, of=of) as name:
+    with intake.taken_in(intake.Given(source, asked, owner, of=of)) as name:
         return name
 
 

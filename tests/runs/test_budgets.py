@@ -38,7 +38,7 @@ def taken_in(path: Path, rows: Sequence[str] = ROWS, owner: str = "", **columns:
     """own:NAME of these rows in a file. `owner`: a visitor of a server that others reach."""
     path.parent.mkdir(exist_ok=True)
     path.write_text("\n".join(["x,y,one,two,who", *rows]), encoding="utf-8")
-    with intake.taken_in(path, Asked(Columns(**{"target": "one", **columns})), owner, is_apart=bool(owner)) as name:
+    with intake.taken_in(intake.Given(path, Asked(Columns(**{"target": "one", **columns})), owner, apart=owner)) as name:
         pass
     return name
 
@@ -421,11 +421,11 @@ def test_data_that_are_not_here_have_no_budget(name: str, data: str, store: Stor
 def test_the_account_depends_on_no_private_row(home: Path, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Other private rows, same public ones: spent, left and refusals are the same."""
     monkeypatch.delenv("DPCL_DATA", raising=False)
-    from dpcl_core.data import catalog, files, outline
+    from dpcl_core.data import catalog, outline
 
     name = taken_in(home / "visits.csv")
     card = catalog.card(name)
-    public = set(outline.outline(card, files.find(card)).test.rows.tolist())
+    public = set(outline.outline(card).test.rows.tolist())
     said = []
     for number in range(2):
         rows = [row if place in public or not number else f"7{row}" for place, row in enumerate(ROWS)]

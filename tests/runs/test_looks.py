@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import insert
 
 from dpcl_core import checks, export, paths
-from dpcl_core.data import catalog, files, outline, own
+from dpcl_core.data import catalog, outline, own
 from dpcl_core.privacy import statement
 from dpcl_core.runs import administration, resumption, tables
 from dpcl_core.runs.audits import Audits, Studies
@@ -176,7 +176,7 @@ def test_deleting_and_bringing_the_same_rows_again_does_not_start_the_count_agai
 def test_the_count_depends_on_no_private_row(home: Path) -> None:
     name = taken_in(home / "visits.csv")
     card = catalog.card(name)
-    public = set(outline.outline(card, files.find(card)).test.rows.tolist())
+    public = set(outline.outline(card).test.rows.tolist())
     for left_out in range(0, 200, 9):
         without = taken_in(home / "without.csv", [row for place, row in enumerate(ROWS) if place != left_out])
         assert (own.kept_marks(without) == own.kept_marks(name)) == (left_out not in public)
