@@ -16,7 +16,6 @@ from dpcl_core import api
 from dpcl_core.events import Classifier, Event, Progress, TaskLearned
 from dpcl_core.results import FIGURES
 from dpcl_core.runs.store import Store
-from tests.support.waiting import python
 
 pytestmark = pytest.mark.usefixtures("home")
 
@@ -123,16 +122,6 @@ def test_accounts_and_audits() -> None:
 
 def test_the_examples_in_the_documentation_hold() -> None:
     assert doctest.testmod(api, extraglobs={"run": api.run, "account": api.account}).failed == 0
-
-
-def test_public_names_load_nothing_before_they_are_asked_for() -> None:
-    code = (
-        "import sys, dpcl_core as dpcl\n"
-        "assert not {'numpy', 'pandas', 'streamlit', 'torch'} & set(sys.modules)\n"
-        "assert all(hasattr(dpcl, name) for name in dpcl.__all__)\n"
-        "assert not {'streamlit', 'torch'} & set(sys.modules)\n"
-    )
-    python("-c", code)
 
 
 def test_a_run_here_needs_no_store(home: Path) -> None:

@@ -7,8 +7,6 @@ import json
 import math
 import os
 import re
-import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -30,7 +28,7 @@ from dpcl_core.methods.common import classifier
 from dpcl_core.runs.store import Store
 from tests.support import replay
 from tests.support.tiers import quick
-from tests.support.waiting import PATIENCE_SECONDS
+from tests.support.waiting import python
 from tests.test_neighbours import METHODS, D, lies
 from tests.test_neighbours import spec as neighbour
 
@@ -143,13 +141,9 @@ def test_the_lines_of_the_readme_need_numpy_and_safetensors_alone_and_answer_as_
     assert len(code.split("\n\n", 1)[1].strip().splitlines()) <= 10
     alone = f"{code}\nimport sys\nassert not [name for name in sys.modules if name.startswith(('dpcl', 'torch'))]\n"
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    done = subprocess.run(
-        [sys.executable, "-I", "-c", alone], cwd=written, env=environment, capture_output=True, text=True, check=False,
-        timeout=PATIENCE_SECONDS,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    said = python("-I", "-c", alone, cwd=written, env=environment)
     ours = predict.predicted(written / "DIR", written / "INPUT.npz").predictions
-    assert done.stdout.strip() == str([one.label for one in ours])
+    assert said.strip() == str([one.label for one in ours])
     assert len({one.label for one in ours}) > 5, "ten digits, at epsilon 8"
 
 
@@ -163,9 +157,8 @@ def test_a_classifier_alone_is_small_has_the_last_task_and_lines_that_use_it(tmp
     (lines,) = re.findall(r"```python\n(.*?)```", files["README.md"].decode(), re.DOTALL)
     assert len(lines.splitlines()) <= 10
     (tmp_path / "INPUT.npz").write_bytes((written / "INPUT.npz").read_bytes())
-    done = subprocess.run([sys.executable, "-c", lines], cwd=tmp_path, capture_output=True, text=True, check=True)
     said = [one.label for one in predict.predicted(tmp_path, tmp_path / "INPUT.npz").predictions]
-    assert done.stdout.strip() == str(said)
+    assert python("-c", lines, cwd=tmp_path).strip() == str(said)
     asked = apart.answer("predict", apart.Tried(tmp_path / "INPUT.npz", tmp_path))
     assert [labels[0] for _, labels in asked.labels] == said
 

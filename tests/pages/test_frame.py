@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -113,17 +112,6 @@ def test_the_picture_comes_first_and_doors_lead_on(open_page: Open) -> None:
 
 def test_the_door_to_questions_says_how_many_have_an_answer() -> None:
     assert sum(one.state != "not run" for one in answers.recorded().values()) == element.N_ANSWERED
-
-
-def test_the_first_picture_waits_for_no_numerics() -> None:
-    """What Start imports before it feeds the element: no scipy, no figures, no accountant, no torch."""
-    script = (
-        "import sys; import pages.start; from dpcl_core.elements import element;"
-        "element.hero_document();"
-        "print([name for name in ('torch', 'scipy', 'dp_accounting', 'dpcl_core.figures.theme') if name in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
 
 
 # Sharp edges: every card can be pressed, shows its table, and keeps it while others are pressed.
