@@ -53,6 +53,32 @@ def test_a_store_in_trouble_is_told_in_one_sentence(
     assert (error.value.replace("\\", "") == told) is is_full
 
 
+@pytest.mark.parametrize(
+    ("name", "query", "notice"),
+    [
+        ("explore", {"view": "clients", "m": "banana"}, "The link asks for anchors m = banana: must be a whole number from"),
+        ("explore", {"view": "clients", "sh": "magic"}, "The link asks for lists = magic: must be one of play, "),
+        ("explore", {"view": "clients", "d": "33"}, None),  # between two lengths: the nearer one
+        ("explore", {"view": "clients", "run": "nosuchrun"}, "run = nosuchrun: "),
+        ("explore", {"view": "words", "l": "magic"}, "The link asks for layer = magic: must be one of score1, score, "),
+        ("explore", {"view": "words", "a": "2"}, "The link asks for α = 2: must be a number from 0 to 1; that is left out."),
+        ("explore", {"view": "words", "run": "nobody"}, "run = nobody: "),
+        ("explore", {"view": "words", "n": "900"}, None),
+        ("train", {"e": "banana"}, "The link asks for ε = banana: must be at most "),
+        ("train", {"d": "nonsense"}, "The link asks for dataset = nonsense; using digits instead."),
+        ("train", {"run": "nonsense"}, "run = nonsense"),
+        ("train", {"run": "0123456789ab"}, "run = "),
+        ("train", {"zzz": "1"}, "The link also has zzz"),
+        ("train", {"preset": "nonsense"}, "The link asks for question = nonsense: must be one of "),
+        ("train", {"question": "photos-cosine", "e": "banana"}, "The link asks for ε = banana: must be at most "),
+    ],
+)
+def test_broken_links_are_answered(open_page: Open, name: str, query: dict[str, str], notice: str | None) -> None:
+    notices = [warning.value.replace("\\", "") for warning in open_page(name, v="1", **query).warning]
+    assert len(notices) == (notice is not None)
+    assert all(said.startswith(notice or "") for said in notices)
+
+
 def test_no_text_promises_too_much_and_no_icon_asks_a_font_host() -> None:
     pages = [ROOT / "app.py", *(ROOT / "pages").rglob("*.py")]
     for path in [*pages, *(ROOT / "dpcl_core" / "figures").rglob("*.py")]:
