@@ -31,6 +31,7 @@ def test_what_is_no_file_of_settings_or_card_is_refused_unread(capsys, tmp_path,
     for path in (pipe, large, Path("/dev/zero"), tmp_path):
         status, _, err = called(*command, str(path), capsys=capsys)
         assert status == 2
+        assert command == ("run",) or err.startswith("CARD = ")
         assert "must be a regular file of at most 10 MB" in err
     status, _, err = called(*command, str(tmp_path / "none"), capsys=capsys)
     assert (status, "must be a file that can be read: No such file" in err) == (2, True)
