@@ -40,22 +40,6 @@ def value(*place: str, **more: object) -> float:
     return found
 
 
-@pytest.mark.parametrize(
-    ("place", "expected"),
-    [
-        (("2", "Split-AG-News", "CSLR", "AA_percent"), 62.1),
-        (("2", "MultiWOZ-Intent", "CSLR-OptimalTransport", "AA_percent"), 50.8),
-        (("3", "OntoNotes-Domain", "CSLR-NearestMean", "BWT_percent"), -17.9),
-        (("7", "Split-Amazon", "FedCIL+DP", "FWT_percent"), 0.6),
-        (("5", "", "CSLR", "noise_multiplier"), 1.45),
-        (("8", "Split-AG-News", "CSLR", "p_hat_gamma", "m = 25"), 0.31),
-        (("9", "Split-AG-News", "CSLR", "BWT_percent", "L = 16"), -6.8),
-    ],
-)
-def test_spot_values(place: tuple[str, ...], expected: float) -> None:
-    assert value(*place) == expected
-
-
 def test_every_number_has_its_scope() -> None:
     assert {row.epsilon for row in ROWS if row.method == "FedTA"} == {math.inf}
     for row in ROWS:
@@ -131,17 +115,6 @@ def test_every_experiment_has_a_full_and_a_small_form_with_the_same_runs(experim
         assert catalog.printed_as(spec) == catalog.printed_as(small[label])
         if isinstance(spec.params, RoundParams):
             assert (spec.params.rounds, spec.params.participation) == (50, 0.3)
-
-
-@pytest.mark.parametrize("experiment", PAPERS["cslr"].experiments, ids=lambda one: one.name)
-def test_every_printed_number_of_an_experiment_has_a_run_that_repeats_it(experiment: Experiment) -> None:
-    """But in the sweep of anchors, whose table prints other quantities."""
-    specs = presets.variants(experiment.name)
-    ours = {(*catalog.printed_as(spec), epsilon) for spec in specs.values() for epsilon in spec.privacy.epsilons}
-    rows = comparison.comparison_rows(PAPERS["cslr"], experiment, {})
-    missing = {(row.method, row.variant, row.epsilon) for row in rows} - ours
-    assert not missing
-    assert bool(rows) == (experiment.name != "paper-cslr-anchors")
 
 
 def test_claimed_budgets_are_marked_and_accounted_ones_are_not() -> None:

@@ -139,27 +139,6 @@ def test_a_terminal_says_which_claims_hold(capsys: pytest.CaptureFixture[str], t
     assert {run.id for run in Store().list_runs()} > set(told["runs"].values())
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["paper-pecl-main", "--on", "mnist"], ["--on = mnist", "leaves no claim", "dataset of texts"]),
-        (["paper-nothing", "--on", "digits"], ["TARGET = paper-nothing", "experiment of a paper"]),
-        (["tobaben", "--on", "digits"], ["--on = digits", "one experiment at a time"]),
-        (["paper-harw", "--on", "digits", "--size", "bundled"], ["--size = bundled", "small, full"]),
-        (["paper-harw", "--on", "own:nobody"], ["own:nobody"]),
-        (["paper-label-spaces", "--on", "digits", "--all"], ["--all", "cannot be combined"]),
-    ],
-)
-def test_what_cannot_go_is_one_sentence_and_nothing_runs(
-    arguments: list[str], words: list[str], capsys: pytest.CaptureFixture[str], home: Path
-) -> None:
-    status, out, err = called("run", *arguments, capsys=capsys)
-    assert (status, out, err.count("\n")) == (2, "", 1), err
-    for word in words:
-        assert word in err
-    assert not (home / "store.sqlite").exists() or not Store().list_runs()
-
-
 def test_own_data_are_planned_by_public_facts_without_runs_that_protect_nobody(
     data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

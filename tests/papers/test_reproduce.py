@@ -68,6 +68,13 @@ def test_text_names_published_and_ours(capsys: pytest.CaptureFixture[str]) -> No
         ([*LABELS, "--set", "params.epochs=3"], ["params.epochs = 3", "no such setting"]),  # the cosine classifier has none
         ([*LABELS, "--set", "privacy.epsilons=[0]"], ["privacy.epsilons = 0", "above 0"]),
         (["reproduce", "tobaben", "--experiment", "paper-imagenet-r", "--full"], ["data.dataset = imagenet-r"]),
+        # An experiment on other data.
+        (["run", "paper-pecl-main", "--on", "mnist"], ["--on = mnist", "leaves no claim", "dataset of texts"]),
+        (["run", "paper-nothing", "--on", "digits"], ["TARGET = paper-nothing", "experiment of a paper"]),
+        (["run", "tobaben", "--on", "digits"], ["--on = digits", "one experiment at a time"]),
+        (["run", "paper-harw", "--on", "digits", "--size", "bundled"], ["--size = bundled", "small, full"]),
+        (["run", "paper-harw", "--on", "own:nobody"], ["own:nobody"]),
+        (["run", "paper-label-spaces", "--on", "digits", "--all"], ["--all", "cannot be combined"]),
     ],
 )
 def test_wrong_input_is_one_line_and_nothing_runs(
