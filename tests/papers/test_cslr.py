@@ -18,6 +18,7 @@ from dpcl_core.papers.catalog import PAPERS
 from dpcl_core.papers.paper import Experiment, Ordering, Side, eq_23, unpaired, unpaired_of_printed
 from dpcl_core.tuning.settings import proxies
 from tests.papers import making
+from tests.support.asserting import includes
 
 ROWS = published.read_numbers("cslr")
 EXPERIMENTS = {experiment.name.removeprefix("paper-cslr-"): experiment for experiment in PAPERS["cslr"].experiments}
@@ -100,8 +101,7 @@ def test_the_contradictions_that_remarks_name_are_in_the_numbers() -> None:
 
 def test_the_tables_own_remarks_are_told() -> None:
     told = " ".join(comparison.table_remarks(claims.form(PAPERS["cslr"], EXPERIMENTS["ag-news"], "small")))
-    assert "62.3" in told
-    assert "Eq. 23" in told
+    includes(told, "62.3", "Eq. 23")
 
 
 @pytest.mark.parametrize("experiment", PAPERS["cslr"].experiments, ids=lambda one: one.name)
@@ -120,9 +120,7 @@ def test_every_experiment_has_a_full_and_a_small_form_with_the_same_runs(experim
 def test_claimed_budgets_are_marked_and_accounted_ones_are_not() -> None:
     rows = comparison.comparison_rows(PAPERS["cslr"], EXPERIMENTS["ag-news"], {})
     claimed = {row.method for row in rows if row.is_nominal}
-    assert "CSLR" in claimed
-    assert "DP-Stat-Share" in claimed
-    assert "CSLR-Hungarian" in claimed
+    includes(claimed, "CSLR", "DP-Stat-Share", "CSLR-Hungarian")
     assert not claimed & {"DP-SGD (no replay)", "FedTA", "FedCIL+DP"}
 
 
