@@ -28,6 +28,7 @@ from dpcl_core.data.schema import Columns, Schema
 from dpcl_core.errors import BadInput
 from dpcl_core.spec import DataSpec
 from tests.data.making import picture
+from tests.support.asserting import refusal_of
 
 N = 200
 ROWS = [(f"{row * 37 % 97 / 10 - 3}", f"{row % 50}", "abcd"[row % 4]) for row in range(N)]
@@ -55,10 +56,9 @@ def told(folder: Path, content: str) -> tuple[tuple[str, ...], list[str], int]:
 
 
 def refused(path: Path, asked: Asked = TARGET) -> BadInput:
-    with pytest.raises(BadInput) as caught:
-        seen(path, asked)
-    assert "\n" not in str(caught.value)
-    return caught.value
+    refusal = refusal_of(seen, path, asked)
+    assert "\n" not in str(refusal)
+    return refusal
 
 
 def values(path: Path, asked: Asked = TARGET) -> np.ndarray:

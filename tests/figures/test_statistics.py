@@ -9,12 +9,12 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from dpcl_core.errors import BadInput
 from dpcl_core.figures import statistics
 from dpcl_core.figures.curves import mean_so_far
 from dpcl_core.figures.picture import Picture
 from dpcl_core.figures.statistics import interval, p_values, step, verdict
 from tests.figures.making import accuracy, by_rule
+from tests.support.asserting import refusal_of
 
 
 @pytest.mark.parametrize(("n", "t"), [(3, 4.303), (5, 2.776), (10, 2.262), (30, 2.045)])
@@ -149,9 +149,7 @@ def test_the_curve_starts_at_two_tasks_and_is_scipys() -> None:
 
 @pytest.mark.parametrize(("first", "second"), [(RISING, FALLING[:3]), ([0.5], [0.6])])
 def test_curves_of_other_lengths_are_refused(first: list[float], second: list[float]) -> None:
-    with pytest.raises(BadInput) as refused:
-        p_values(first, second)
-    assert refused.value.field == "curves"
+    assert refusal_of(p_values, first, second).field == "curves"
 
 
 def test_equal_curves_constant_differences_and_untested_tasks_have_a_reason_instead_of_a_value() -> None:
