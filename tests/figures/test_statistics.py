@@ -193,14 +193,18 @@ def test_gaps_are_drawn_as_gaps_and_told() -> None:
     assert nothing.finding == "A and B: no test after 2, 3, 4, 5 tasks: the two curves are equal so far."
 
 
+MEMBERS = pd.DataFrame(
+    [(1.0, 0, 60.0, 50.0), (1.0, 1, 70.0, 54.0), (math.inf, 0, 90.0, 40.0), (math.inf, 1, 92.0, 44.0)],
+    columns=["epsilon", "seed", "member", "ensemble"],
+)
+
+
 def test_means_and_spread_of_members_and_ensemble_are_drawn_and_told() -> None:
-    columns = ["epsilon", "seed", "member", "ensemble"]
-    cells = [(1.0, 0, 60.0, 50.0), (1.0, 1, 70.0, 54.0), (math.inf, 0, 90.0, 40.0), (math.inf, 1, 92.0, 44.0)]
-    picture = statistics.members_and_ensemble(pd.DataFrame(cells, columns=columns))
+    picture = statistics.members_and_ensemble(MEMBERS)
     alone, together = picture.figure.data
     assert list(alone.y) == pytest.approx([65.0, 91.0])
     assert list(together.y) == pytest.approx([52.0, 42.0])
     assert list(alone.error_y.array) == pytest.approx([5.0, 1.0])
     assert "26.0 points better than at ε = 1, the ensemble 10.0 points worse" in picture.finding
-    assert "at ε = 1 60.0 and 50.0 %" in statistics.members_and_ensemble(pd.DataFrame(cells[:1], columns=columns)).finding
-    assert statistics.members_and_ensemble(pd.DataFrame([], columns=columns)).is_empty
+    assert "at ε = 1 60.0 and 50.0 %" in statistics.members_and_ensemble(MEMBERS[:1]).finding
+    assert statistics.members_and_ensemble(MEMBERS[:0]).is_empty
