@@ -27,6 +27,7 @@ from dpcl_core.events import Classifier
 from dpcl_core.methods.common import classifier
 from dpcl_core.runs.store import Store
 from tests.support import replay
+from tests.support.asserting import document_of, printed
 from tests.support.tiers import quick
 from tests.support.waiting import python
 from tests.test_neighbours import METHODS, D, lies
@@ -195,9 +196,7 @@ def test_a_folder_of_pictures_a_picture_and_their_features_get_the_same_answer(w
 
 
 def test_the_terminal_prints_one_document(written: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    status = cli.main(["predict", str(written / "DIR"), str(written / "INPUT.npz"), "--after", "1", "--json"])
-    document = json.loads(capsys.readouterr().out)
-    assert status == 0
+    document = document_of(capsys, "predict", str(written / "DIR"), str(written / "INPUT.npz"), "--after", "1")
     assert (document["epsilon"], document["after_task"], document["protected"]) == (8.0, 1, True)
     assert len(document["predictions"]) == 10
     assert len(document["predictions"][0]["scores"]) == 5, "the classes of the first task"
@@ -285,8 +284,7 @@ def test_every_kind_of_example_is_read_as_the_run_read_it(
     lies(door, D, tmp_path, monkeypatch)
     spec, store = neighbour(method, changes, door[0]), Store(f"sqlite:///{tmp_path / 'store.sqlite'}")
     run_id = replay.fill(store, spec, list(engine.run(spec)))
-    arguments = ["export", run_id, "--to", str(tmp_path / "DIR"), "--store", store.url, "--unprotected"]
-    assert cli.main(arguments) == 0
+    printed(capsys, "export", run_id, "--to", str(tmp_path / "DIR"), "--store", store.url, "--unprotected")
     monkeypatch.setenv("DPCL_DATA", str(tmp_path / "nothing"))
     random = np.random.default_rng(0)
     arrays = {
@@ -298,9 +296,7 @@ def test_every_kind_of_example_is_read_as_the_run_read_it(
     else:
         lines = "Ada saw Rome" if asked.endswith("txt") else "text,other\nmine,1\n\"not, mine\",2\n"
         (tmp_path / asked).write_text(lines, encoding="utf-8")
-    capsys.readouterr()
-    assert cli.main(["predict", str(tmp_path / "DIR"), str(tmp_path / asked), "--json", *more]) == 0
-    document = json.loads(capsys.readouterr().out)
+    document = document_of(capsys, "predict", str(tmp_path / "DIR"), str(tmp_path / asked), *more)
     assert [one["input"] for one in document["predictions"]] == names
     known = {name for one in store.classifiers(run_id) for name in one.competing}
     assert {one["label"] for one in document["predictions"]} <= known
@@ -318,10 +314,8 @@ def rows(n: int) -> str:
 
 def export_of(table: Path, capsys: pytest.CaptureFixture[str], *more: str) -> None:
     """Runs on a table and exports the run into DIR beside it, from a terminal."""
-    assert cli.main(["run", "--data", str(table), "--json", "--set", "seeds=[0]", *more]) == 0
-    run_id = json.loads(capsys.readouterr().out)["run_id"]
-    assert cli.main(["export", run_id, "--to", str(table.parent / "DIR")]) == 0
-    capsys.readouterr()
+    run_id = document_of(capsys, "run", "--data", str(table), "--set", "seeds=[0]", *more)["run_id"]
+    printed(capsys, "export", run_id, "--to", str(table.parent / "DIR"))
 
 
 @pytest.fixture
