@@ -6,7 +6,6 @@ import doctest
 import math
 import re
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,7 +15,6 @@ from dpcl_core import api
 from dpcl_core.events import Classifier, Event, Progress, TaskLearned
 from dpcl_core.results import FIGURES
 from dpcl_core.runs.store import Store
-from tests.support.waiting import python
 
 pytestmark = pytest.mark.usefixtures("home")
 
@@ -125,29 +123,12 @@ def test_the_examples_in_the_documentation_hold() -> None:
     assert doctest.testmod(api, extraglobs={"run": api.run, "account": api.account}).failed == 0
 
 
-def test_public_names_load_nothing_before_they_are_asked_for() -> None:
-    code = (
-        "import sys, dpcl_core as dpcl\n"
-        "assert not {'numpy', 'pandas', 'streamlit', 'torch'} & set(sys.modules)\n"
-        "assert all(hasattr(dpcl, name) for name in dpcl.__all__)\n"
-        "assert not {'streamlit', 'torch'} & set(sys.modules)\n"
-    )
-    python("-c", code)
-
-
-def test_a_run_here_needs_no_store(home: Path) -> None:
-    heard: list[Event] = []
-    result = dpcl.run("digits-cosine", epsilons=[1.0], seeds=[0], here=True, on_event=heard.append)
-    assert result.run_id is None
-    assert result.events == tuple(heard)
-    assert result.guarantee(1.0).epsilon <= 1.0
-    assert not Store().list_runs()
-
-
 def test_numpy_numbers_are_numbers() -> None:
     settings = {"scenario.tasks": np.int64(2), "privacy.delta": np.float64(1e-5)}
     result = dpcl.run("digits-cosine", epsilons=np.array([1.0]), seeds=np.arange(1), settings=settings, here=True)
     assert (result.spec.privacy.epsilons, result.spec.seeds, result.n_tasks) == ((1.0,), (0,), 2)
+    assert result.run_id is None
+    assert not Store().list_runs(), "a run here needs no store"
     assert dpcl.account(epsilon=np.float32(1.0), delta=np.float64(1e-5), steps=np.int32(1)).sigma > 3
 
 

@@ -315,14 +315,3 @@ def test_a_run_of_the_cosine_classifier_and_lists_need_no_scipy(budgets: str, ho
     run = ["run", "--preset", "digits-cosine", "--set", f"privacy.epsilons={budgets}", "--set", "seeds=[0, 1, 2]"]
     for words in (run, ["list", "presets"], ["list", "methods"]):
         python("-c", code, *words)
-
-
-def test_the_version_and_the_help_load_no_command() -> None:
-    """They are asked for often, and loading all that commands need takes a second."""
-    code = (
-        "import sys\nfrom dpcl_core.cli import main\n"
-        "try: main([sys.argv[1]])\nexcept SystemExit: pass\n"
-        "print([name for name in ('dpcl_core.checks', 'dpcl_core.methods', 'pydantic', 'numpy') if name in sys.modules])"
-    )
-    for option in ("--version", "--help"):
-        assert python("-c", code, option).splitlines()[-1] == "[]"

@@ -31,6 +31,7 @@ def test_what_is_no_file_of_settings_or_card_is_refused_unread(capsys, tmp_path,
     for path in (pipe, large, Path("/dev/zero"), tmp_path):
         status, _, err = called(*command, str(path), capsys=capsys)
         assert status == 2
+        assert command == ("run",) or err.startswith("CARD = ")
         assert "must be a regular file of at most 10 MB" in err
     status, _, err = called(*command, str(tmp_path / "none"), capsys=capsys)
     assert (status, "must be a file that can be read: No such file" in err) == (2, True)
@@ -53,10 +54,7 @@ SWEEP = ["sweep", "--preset", "digits-cosine", "--over"]
         (["run", "a.toml", "--preset", "digits-cosine"], ["a.toml", "not both"]),
         (["run", "--preset", "nothing"], ["preset = nothing", "digits-cosine"]),
         (["run", "/no/such/file.toml"], ["/no/such/file.toml", "can be read"]),
-        (["run", "--preset", "digits-cosine", "--set", "privacy.epsilons=[0]"], ["privacy.epsilons = 0", "above 0"]),
         (["run", "--preset", "digits-cosine", "--set", "privacy.epsilons=banana"], ["privacy.epsilons", "banana"]),
-        (["run", "--preset", "digits-cosine", "--set", "scenario.tasks=11"], ["scenario.tasks = 11", "at most 10"]),
-        (["run", "--preset", "digits-cosine", "--set", "privacy.delta=0.01"], ["privacy.delta = 0.01", "below 1/"]),
         (["run", "--preset", "digits-cosine", "--set", "data.dataset=nowhere"], ["data.dataset = nowhere", "digits"]),
         (["run", "--preset", "digits-cosine", "--store", "gopher://x"], ["gopher"]),
         (["show", "../../etc/passwd"], ["run = ../../etc/passwd"]),
@@ -66,7 +64,6 @@ SWEEP = ["sweep", "--preset", "digits-cosine", "--over"]
         (["account", "--epsilon", "0", "--delta", "1e-5"], ["epsilon = 0"]),
         (["account", "--epsilon", "1"], ["exactly two"]),
         (["account", "--epsilon", "1", "--delta", "1e-5", "--sample-rate", "1.5"], ["sample_rate = 1.5", "(0, 1]"]),
-        (["run", "--preset", "digits-cosine", "--set", "labels=learned"], ["labels = learned", "dp-learned"]),
         (["run", "--preset", "digits-cosine", "--set", "privacy.label_share=1"], ["privacy.label_share = 1", "0.999"]),
         (["account", "--epsilon", "x", "--delta", "1e-5"], ["x"]),
         (["audit", "--preset", "digits-cosine", "--trials", "3"], ["--trials = 3"]),

@@ -17,7 +17,7 @@ from dpcl_core.data.intake import Asked
 from dpcl_core.data.schema import Columns
 from dpcl_core.runs.store import Store
 from tests.support import bad_files, outside
-from tests.support.asserting import document_of, printed
+from tests.support.asserting import document_of, includes, printed
 from tests.support.tiers import quick
 
 ONE = ("--set", "seeds=[0]", "--set", "privacy.noise=seeded")
@@ -87,8 +87,7 @@ def test_another_method_and_stream_start_from_their_own_settings(capsys: pytest.
     changed = ("method=dp-fedavg", "labels=prior", "scenario.kind=federated", "scenario.clients=4")
     sets = [word for one in changed for word in ("--set", one)]
     out = printed(capsys, "run", "--data", "sites.csv", *columns, *sets, *ONE)
-    assert "method dp-fedavg on" in out
-    assert "federated tasks, labels = prior." in out
+    includes(out, "method dp-fedavg on", "federated tasks, labels = prior.")
 
 
 def test_few_people_get_a_larger_share_for_their_labels() -> None:
@@ -251,8 +250,7 @@ def test_a_published_table_without_a_line_of_names_runs(capsys: pytest.CaptureFi
     rows = [f"{row % 3}, {13 + row % 7 / 10}, {('Male', 'Female')[row % 2]}, {5 + row * 37 % 1700}" for row in range(240)]
     Path("wine.data.csv").write_text("\n".join(rows), encoding="utf-8")
     out = printed(capsys, "run", "--data", "wine.data.csv", "--target", "column1", "--no-header", *ONE)
-    assert "The first line is a row of data" in out
-    assert "--target column1 --no-header --write-schema" in out
+    includes(out, "The first line is a row of data", "--target column1 --no-header --write-schema")
     status, _, err = ran("--data", "wine.data.csv", capsys=capsys)
     assert status == 2
     assert "--no-header if it is a row of data" in err

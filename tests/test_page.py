@@ -17,6 +17,7 @@ from dpcl_core import checks, page, paths
 from dpcl_core.classifiers import folder
 from dpcl_core.page import Page
 from dpcl_core.privacy import card
+from tests.support.asserting import excludes, includes
 
 ONE: dict[str, Any] = {"method": "cosine", "seeds": [0], "privacy": {"epsilons": [8], "noise": "release"}}
 WORDS = ["team", "goal", "ball", "bank", "stock", "price"]
@@ -107,11 +108,9 @@ def test_own_rows_train_and_leave_no_trace(home: Path) -> None:
     assert found["roles"] == {"target": "kind"}
     seen = finished(one, found["settings"])
     said = json.dumps([found, seen, answer(one.outcome())]) + one.card()
-    assert SECRET not in said
-    assert "plants" not in said
+    excludes(said, SECRET, "plants")
     link = unquote(answer(one.outcome())["link"])
-    assert '"dataset":"own"' in link
-    assert 'kind":"i-blurry' in link
+    includes(link, '"dataset":"own"', 'kind":"i-blurry')
     assert not (paths.home() / "own").exists(), "the file itself is gone once it is taken in"
     again = answer(one.own("other.csv", table(300), json.dumps({"target": "kind"}), True))
     assert again["dataset"] == "own:data", "a second file takes the place of the first"

@@ -26,7 +26,7 @@ from dpcl_core.runs.queue import Visitor, read_limits
 from dpcl_core.runs.run import Run, columns_of
 from dpcl_core.runs.store import Store
 from tests.support import replay, stand_in
-from tests.support.asserting import document_of, printed
+from tests.support.asserting import document_of, includes, printed
 from tests.support.sleeping_method import CARD
 from tests.support.tiers import quick
 from tests.support.waiting import NEVER_SECONDS, PATIENCE_SECONDS, until
@@ -156,8 +156,7 @@ def test_a_command_names_what_is_ahead_and_goes_first_where_nobody_starts_that(s
     monkeypatch.setattr(LocalExecutor, "_start", lambda self, run: pytest.fail("a command starts nobody else's run"))
     assert main(QUICK) == 0
     said = capsys.readouterr().err
-    assert f"waiting for the device: run {left} (Left by an app), queued" in said
-    assert f"dpcl stop {left}" in said
+    includes(said, f"waiting for the device: run {left} (Left by an app), queued", f"dpcl stop {left}")
     assert store.status(left) == "queued"
 
 

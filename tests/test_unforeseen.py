@@ -25,6 +25,7 @@ from dpcl_core.runs.store import Store
 from dpcl_core.unforeseen import masked
 from pages.parts import document, rooms
 from tests.support import replay
+from tests.support.asserting import includes
 
 SENTENCE = re.compile(
     r"The program itself went wrong; what happened is in logs/errors\.log of its home folder as error ([0-9a-f]{8})\."
@@ -92,8 +93,7 @@ def test_the_terminal_prints_one_sentence_and_the_log_has_the_rest(monkeypatch, 
     match = SENTENCE.fullmatch(err.strip())
     assert match is not None
     entry = logged(match[1])
-    assert "Traceback" in entry
-    assert "KeyError: 'failed at postgresql://someone:***@db" in entry
+    includes(entry, "Traceback", "KeyError: 'failed at postgresql://someone:***@db")
     assert not any(secret in entry for secret in ("s3cr", "other-secret", "hf_abcdefgh"))
     assert unforeseen.log_file().stat().st_mode & 0o077 == 0
 
@@ -138,8 +138,7 @@ def test_a_log_that_cannot_be_written_is_standard_error(home: Path, capsys: pyte
     error = capsys.readouterr().err
     number = re.search(r"standard error as error ([0-9a-f]{8})", sentence)
     assert number is not None
-    assert number[1] in error
-    assert "KeyError" in error
+    includes(error, number[1], "KeyError")
     assert "s3cr" not in error
 
 

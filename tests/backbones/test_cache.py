@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,7 +15,7 @@ from PIL import Image
 from dpcl_core import cli, paths
 from dpcl_core.backbones import catalog, extractor
 from dpcl_core.data.dataset import Images
-from dpcl_core.errors import BadInput
+from tests.support.asserting import document_of, printed, refusal_of
 
 RAW = np.random.default_rng(0).integers(0, 256, (6, 2, 2, 1), dtype=np.uint8)
 IMAGES = Images(RAW, (2, 2, 1))
@@ -164,23 +163,20 @@ def test_sizes_do_not_tell_how_many_rows_there_are(exact: int, shown: int, capsy
     """Features of one row more are 16 bytes more."""
     paths.features_dir().mkdir(parents=True, exist_ok=True)
     (paths.features_dir() / "part.npz").write_bytes(b"x" * exact)
-    assert cli.main(["cache", "--json"]) == 0
-    sizes = {row["name"]: row["bytes"] for row in json.loads(capsys.readouterr().out)}
+    sizes = {row["name"]: row["bytes"] for row in document_of(capsys, "cache")}
     assert sizes["features"] == shown
 
 
 def test_unknown_names_are_refused_with_the_known_ones() -> None:
-    with pytest.raises(BadInput) as caught:
-        catalog.clean("feature")
-    assert caught.value.field == "--delete"
-    assert all(kept.name in caught.value.allowed for kept in catalog.backbones_by_kind())
+    refusal = refusal_of(catalog.clean, "feature")
+    assert refusal.field == "--delete"
+    assert all(kept.name in refusal.allowed for kept in catalog.backbones_by_kind())
 
 
 def test_command_prints_sizes_and_deletes(capsys: pytest.CaptureFixture[str]) -> None:
     paths.features_dir().mkdir(parents=True, exist_ok=True)
     (paths.features_dir() / "part.npz").write_bytes(b"x" * 2_000_000)
-    assert cli.main(["cache"]) == 0
-    assert "2.0 MB" in capsys.readouterr().out
+    assert "2.0 MB" in printed(capsys, "cache")
     assert cli.main(["cache", "--clean", "features"]) == 0
     shown = capsys.readouterr()
     assert "deleted features: 2.0 MB" in shown.err

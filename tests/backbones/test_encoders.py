@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Sequence
 from contextlib import closing
 from hashlib import sha256
@@ -20,7 +18,7 @@ from dpcl_core.backbones.packaged import HubFolders
 from dpcl_core.data.dataset import Images
 from dpcl_core.data.texts import Sentences, Texts
 from dpcl_core.errors import BadInput, DataMissing
-from tests.support.waiting import PATIENCE_SECONDS
+from tests.support.waiting import python
 
 TEXTS = Texts(["A frozen encoder turns a sentence into numbers.", "Wheat prices rose in March.", ""])
 # Of sentence-transformers 6.2.0 with the same weights: the first numbers of each text's vector, and their products.
@@ -143,8 +141,7 @@ def test_features_in_the_cache_need_no_weights() -> None:
         f"found = extractor.features('minilm', Texts({list(TEXTS.strings)!r}))\n"
         "assert found.shape == (3, 384) and not {'torch', 'tokenizers'} & set(sys.modules), 'loaded'\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE_SECONDS)
-    assert done.returncode == 0, done.stderr
+    python("-c", code)
     np.testing.assert_array_equal(made, extractor.features("minilm", TEXTS))
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,7 +20,7 @@ from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.language.params import LanguageParams
 from tests.backbones import language_models
 from tests.support.tiers import quick
-from tests.support.waiting import PATIENCE_SECONDS
+from tests.support.waiting import python
 
 MODEL = "somebody/gpt2"
 
@@ -40,19 +38,6 @@ def bundle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     shutil.copytree(paths.assets_dir() / "language", tmp_path / "assets" / "language")
     monkeypatch.setattr(paths, "assets_dir", lambda: tmp_path / "assets")
     return tmp_path / "assets" / "language"
-
-
-def test_tokens_and_scores_need_no_torch() -> None:
-    code = (
-        "import sys; from dpcl_core.backbones import catalog\n"
-        "from dpcl_core.backbones import plain_language\n"
-        "from dpcl_core.data.texts import Texts\n"
-        "plain_language.load().log_probabilities(plain_language.read(Texts(['some text']), 'lm-tiny', 8)[:, :, 0])\n"
-        "for card in catalog.CARDS.values(): catalog.available(card)\n"
-        "print(sorted({'torch', 'transformers', 'peft', 'huggingface_hub'} & set(sys.modules) - {'huggingface_hub'}))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
 
 
 def test_the_bundle_is_small_and_says_what_it_saw() -> None:
@@ -125,10 +110,7 @@ def test_a_fresh_process_reads_texts_before_it_opens_the_model(tmp_path: Path, f
         "from dpcl_core.backbones import causal\n"
         f"causal.load('hf:somebody/{family}', 'cpu')\n"
     )
-    environment = {**os.environ, "DPCL_WEIGHTS": str(tmp_path), "HF_HUB_OFFLINE": "1"}
-    command = [sys.executable, "-c", code]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, env=environment)
-    assert done.returncode == 0, done.stderr
+    python("-c", code, env={**os.environ, "DPCL_WEIGHTS": str(tmp_path), "HF_HUB_OFFLINE": "1"})
 
 
 @pytest.mark.parametrize("name", [f"hf:{MODEL}", "timm:vit_tiny_patch16_224"])

@@ -23,6 +23,7 @@ from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished, TaskLearned, of_kind
 from dpcl_core.methods.features import adapters, side_by_side
 from dpcl_core.methods.features.side_by_side import Gradients
+from tests.support.asserting import refusal_of
 from tests.support.own_networks import SHAPE, convolutions
 
 pytestmark = pytest.mark.usefixtures("home")
@@ -96,9 +97,8 @@ def test_a_network_whose_layers_keep_examples_apart_is_taken(norm: Callable[[int
     [({"name": "Mine"}, "name"), ({"shape": (2, 8, 8)}, "shape"), ({"shape": (0,)}, "shape"), ({"make": 3}, "make")],
 )
 def test_what_cannot_be_registered_is_said_in_one_sentence(asked: dict[str, Any], field: str) -> None:
-    with pytest.raises(BadInput) as refused:
-        dpcl.register_network(**{"name": "mine", "make": convolutions, "shape": SHAPE, **asked})
-    assert refused.value.field == field
+    given = {"name": "mine", "make": convolutions, "shape": SHAPE, **asked}
+    assert refusal_of(dpcl.register_network, **given).field == field
 
 
 def test_unknown_names_and_broken_modules_are_named(monkeypatch: pytest.MonkeyPatch) -> None:

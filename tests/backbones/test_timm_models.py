@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -16,6 +18,7 @@ from dpcl_core.backbones import extractor
 from dpcl_core.backbones.weights import ensure_torchvision
 from dpcl_core.data.dataset import Images
 from dpcl_core.errors import BadInput, DataMissing
+from tests.support.asserting import refusal_of
 
 pytestmark = pytest.mark.skipif(find_spec("timm") is None, reason="timm is not installed")
 MODEL = "test_vit.r160_in1k"
@@ -69,17 +72,14 @@ def test_identity_changes_with_the_weights(model: torch.nn.Module, tmp_path: Pat
     assert "160" in before
 
 
-def test_weights_of_another_model_give_one_sentence(model: torch.nn.Module, tmp_path: Path) -> None:
-    save_file({"wrong": torch.zeros(1)}, tmp_path / f"{MODEL}.safetensors")
-    with pytest.raises(BadInput, match=r"its weights .* must be a whole safetensors file") as caught:
-        extractor.load(f"timm:{MODEL}")
-    assert "\n" not in str(caught.value)
-
-
-def test_file_that_is_no_safetensors_is_refused_unopened_by_pickle(model: torch.nn.Module, tmp_path: Path) -> None:
-    torch.save({"state_dict": {}}, tmp_path / f"{MODEL}.safetensors")
-    with pytest.raises(BadInput, match="must be a whole safetensors file"):
-        extractor.load(f"timm:{MODEL}")
+@pytest.mark.parametrize(("save", "content"), [(save_file, {"wrong": torch.zeros(1)}), (torch.save, {"state_dict": {}})])
+def test_weights_of_another_model_and_pickles_which_stay_closed_give_one_sentence(
+    save: Callable[..., None], content: dict[str, object], model: torch.nn.Module, tmp_path: Path
+) -> None:
+    save(content, tmp_path / f"{MODEL}.safetensors")
+    refused = str(refusal_of(extractor.load, f"timm:{MODEL}"))
+    assert re.search(r"its weights .* must be a whole safetensors file", refused)
+    assert "\n" not in refused
 
 
 def test_weights_that_are_nowhere_say_what_to_put_where() -> None:

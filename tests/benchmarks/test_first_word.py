@@ -24,9 +24,7 @@ needs_data = pytest.mark.skipif("DPCL_DATA" not in os.environ, reason="needs the
 
 
 @pytest.fixture
-def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
-    monkeypatch.setenv("DPCL_HOME", str(tmp_path))
-    monkeypatch.delenv("DPCL_STORE", raising=False)
+def store(home: Path) -> Store:
     return Store()
 
 

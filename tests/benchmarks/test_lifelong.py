@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +20,7 @@ from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.stream import Examples, Task
 from dpcl_core.spec import RunSpec
 from tests.benchmarks.conftest import NOISE, timed
+from tests.support.waiting import python
 
 ROOT = Path(__file__).resolve().parents[2]
 METHODS = ["agem", "l2dp-ml"]
@@ -60,11 +59,8 @@ def test_permuted_mnist_of_20_tasks(method: str, benchmark: BenchmarkFixture) ->
         "for event in real_engine(checks.parse(checks.read_toml(sys.argv[1])), 'cpu'):\n"
         "    if isinstance(event, TaskLearned): print(sum(event.accuracy) / len(event.accuracy))\n"
     )
-    arguments = [sys.executable, "-c", code, checks.to_toml(spec)]
-    done = benchmark.pedantic(
-        lambda: subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True, check=True), rounds=1
-    )
-    averages = [float(line) for line in done.stdout.split()]
+    said = benchmark.pedantic(lambda: python("-c", code, checks.to_toml(spec)), rounds=1)
+    averages = [float(line) for line in said.split()]
     assert len(averages) == 20
     benchmark.extra_info["average_accuracy"] = averages[-1]
     assert benchmark.stats.stats.max < 240

@@ -17,15 +17,14 @@ from dpcl_core import engine, presets
 from dpcl_core.events import TaskLearned
 from dpcl_core.privacy.accounting import Pld, subsampled_gaussian
 from tests.benchmarks.conftest import NOISE
+from tests.support.waiting import python
 
 ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.usefixtures("home")
 
 
 def whole_process() -> dict[str, object]:
-    command = [sys.executable, "-m", "dpcl_core", "run", "--preset", "digits-cosine", "--json"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    document: dict[str, object] = json.loads(done.stdout)
+    document: dict[str, object] = json.loads(python("-m", "dpcl_core", "run", "--preset", "digits-cosine", "--json"))
     return document
 
 

@@ -295,13 +295,6 @@ def test_a_card_opens_its_answer_in_this_tab_and_is_a_link_for_another(app: App,
     expect(page.get_by_role("heading", name="Questions", exact=True)).to_be_visible()
 
 
-def test_records_answer_a_question_at_once(app: App, visit: Visit) -> None:
-    page = visit(f"{app.url}/questions?question=cifar100-cosine", width=390)
-    expect(page.get_by_text("The answer", exact=True)).to_be_visible()
-    expect(page.locator(".picture svg").first).to_be_visible()
-    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
-
-
 # A table of one's own in a browser: mapped, kept, set up for a run, and deleted with everything made of it.
 
 

@@ -123,20 +123,6 @@ def _worker(store: Store, run_id: str) -> int:
     return process.pid
 
 
-def test_runs_open_and_compare(app: App, visit: Visit) -> None:
-    first, second = (
-        replay.fill(app.store(), spec, replay.recorded(spec), name=name)
-        for name, spec in (("one list", replay.a_spec()), ("list per task", replay.a_spec(labels="prior")))
-    )
-    page = visit(f"{app.url}/runs?v=1&q=list")
-    expect(page.get_by_test_id("stDataFrame")).to_be_visible()
-    compare = visit(f"{app.url}/runs?view=compare&v=1&r={first},{second}")
-    expect(compare.get_by_text("A minus B, final accuracy")).to_be_visible()
-    expect(compare.locator(".privacy-bar")).to_contain_text("Whatever is published is at most")
-    compare.get_by_role("radio", name="Settings").click()
-    expect(compare.get_by_text("other settings are the same")).to_be_visible()
-
-
 def _tick(page: Page, *rows: int) -> None:
     """Ticks rows of the table of runs, which is drawn on a canvas."""
     grid = page.get_by_test_id("stDataFrame")

@@ -75,7 +75,6 @@ class Watched:
 def test_a_kept_classifier_is_what_was_released_and_classifies_as_the_learner(
     name: str, data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("DPCL_HOME", str(tmp_path / "home"))
     method, changes = ALSO[name] if name in ALSO else (name, METHODS[name][1])
     door = NEW[name][1] if name in NEW else METHODS[method][0]
     monkeypatch.setenv("DPCL_NETWORKS", "tests.support.own_networks")

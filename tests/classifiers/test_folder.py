@@ -7,8 +7,6 @@ import json
 import math
 import os
 import re
-import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -29,8 +27,9 @@ from dpcl_core.events import Classifier
 from dpcl_core.methods.common import classifier
 from dpcl_core.runs.store import Store
 from tests.support import replay
+from tests.support.asserting import document_of, printed
 from tests.support.tiers import quick
-from tests.support.waiting import PATIENCE_SECONDS
+from tests.support.waiting import python
 from tests.test_neighbours import METHODS, D, lies
 from tests.test_neighbours import spec as neighbour
 
@@ -143,13 +142,9 @@ def test_the_lines_of_the_readme_need_numpy_and_safetensors_alone_and_answer_as_
     assert len(code.split("\n\n", 1)[1].strip().splitlines()) <= 10
     alone = f"{code}\nimport sys\nassert not [name for name in sys.modules if name.startswith(('dpcl', 'torch'))]\n"
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    done = subprocess.run(
-        [sys.executable, "-I", "-c", alone], cwd=written, env=environment, capture_output=True, text=True, check=False,
-        timeout=PATIENCE_SECONDS,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    said = python("-I", "-c", alone, cwd=written, env=environment)
     ours = predict.predicted(written / "DIR", written / "INPUT.npz").predictions
-    assert done.stdout.strip() == str([one.label for one in ours])
+    assert said.strip() == str([one.label for one in ours])
     assert len({one.label for one in ours}) > 5, "ten digits, at epsilon 8"
 
 
@@ -163,9 +158,8 @@ def test_a_classifier_alone_is_small_has_the_last_task_and_lines_that_use_it(tmp
     (lines,) = re.findall(r"```python\n(.*?)```", files["README.md"].decode(), re.DOTALL)
     assert len(lines.splitlines()) <= 10
     (tmp_path / "INPUT.npz").write_bytes((written / "INPUT.npz").read_bytes())
-    done = subprocess.run([sys.executable, "-c", lines], cwd=tmp_path, capture_output=True, text=True, check=True)
     said = [one.label for one in predict.predicted(tmp_path, tmp_path / "INPUT.npz").predictions]
-    assert done.stdout.strip() == str(said)
+    assert python("-c", lines, cwd=tmp_path).strip() == str(said)
     asked = apart.answer("predict", apart.Tried(tmp_path / "INPUT.npz", tmp_path))
     assert [labels[0] for _, labels in asked.labels] == said
 
@@ -202,9 +196,7 @@ def test_a_folder_of_pictures_a_picture_and_their_features_get_the_same_answer(w
 
 
 def test_the_terminal_prints_one_document(written: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    status = cli.main(["predict", str(written / "DIR"), str(written / "INPUT.npz"), "--after", "1", "--json"])
-    document = json.loads(capsys.readouterr().out)
-    assert status == 0
+    document = document_of(capsys, "predict", str(written / "DIR"), str(written / "INPUT.npz"), "--after", "1")
     assert (document["epsilon"], document["after_task"], document["protected"]) == (8.0, 1, True)
     assert len(document["predictions"]) == 10
     assert len(document["predictions"][0]["scores"]) == 5, "the classes of the first task"
@@ -292,8 +284,7 @@ def test_every_kind_of_example_is_read_as_the_run_read_it(
     lies(door, D, tmp_path, monkeypatch)
     spec, store = neighbour(method, changes, door[0]), Store(f"sqlite:///{tmp_path / 'store.sqlite'}")
     run_id = replay.fill(store, spec, list(engine.run(spec)))
-    arguments = ["export", run_id, "--to", str(tmp_path / "DIR"), "--store", store.url, "--unprotected"]
-    assert cli.main(arguments) == 0
+    printed(capsys, "export", run_id, "--to", str(tmp_path / "DIR"), "--store", store.url, "--unprotected")
     monkeypatch.setenv("DPCL_DATA", str(tmp_path / "nothing"))
     random = np.random.default_rng(0)
     arrays = {
@@ -305,9 +296,7 @@ def test_every_kind_of_example_is_read_as_the_run_read_it(
     else:
         lines = "Ada saw Rome" if asked.endswith("txt") else "text,other\nmine,1\n\"not, mine\",2\n"
         (tmp_path / asked).write_text(lines, encoding="utf-8")
-    capsys.readouterr()
-    assert cli.main(["predict", str(tmp_path / "DIR"), str(tmp_path / asked), "--json", *more]) == 0
-    document = json.loads(capsys.readouterr().out)
+    document = document_of(capsys, "predict", str(tmp_path / "DIR"), str(tmp_path / asked), *more)
     assert [one["input"] for one in document["predictions"]] == names
     known = {name for one in store.classifiers(run_id) for name in one.competing}
     assert {one["label"] for one in document["predictions"]} <= known
@@ -325,10 +314,8 @@ def rows(n: int) -> str:
 
 def export_of(table: Path, capsys: pytest.CaptureFixture[str], *more: str) -> None:
     """Runs on a table and exports the run into DIR beside it, from a terminal."""
-    assert cli.main(["run", "--data", str(table), "--json", "--set", "seeds=[0]", *more]) == 0
-    run_id = json.loads(capsys.readouterr().out)["run_id"]
-    assert cli.main(["export", run_id, "--to", str(table.parent / "DIR")]) == 0
-    capsys.readouterr()
+    run_id = document_of(capsys, "run", "--data", str(table), "--set", "seeds=[0]", *more)["run_id"]
+    printed(capsys, "export", run_id, "--to", str(table.parent / "DIR"))
 
 
 @pytest.fixture

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pytest
 from PIL import Image
 
 from dpcl_core.data.load import load_dataset
 from dpcl_core.errors import BadInput
 from dpcl_core.spec import DataSpec
+from tests.support.asserting import refusal_of
 
 
 def picture(value: int = 0, side: tuple[int, int] = (4, 4), mode: str = "L", kind: str = "PNG") -> bytes:
@@ -47,10 +47,9 @@ def write_images(folder: Path, classes: dict[str, list[int]]) -> None:
 
 def refusal(dataset: str = "own:mine") -> BadInput:
     """The refusal of a dataset, whose sentence stands in one line."""
-    with pytest.raises(BadInput) as caught:
-        load_dataset(DataSpec(dataset=dataset))
-    assert "\n" not in str(caught.value)
-    return caught.value
+    error = refusal_of(load_dataset, DataSpec(dataset=dataset))
+    assert "\n" not in str(error)
+    return error
 
 
 def location(error: BadInput) -> str:

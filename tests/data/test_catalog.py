@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import errno
 import http.client
-import subprocess
-import sys
 import threading
 import time
 import urllib.error
@@ -147,23 +145,6 @@ def test_facts_of_what_is_not_here_come_from_the_card(data_dir: Path) -> None:
     assert facts.title == "CIFAR-100 (subset: 50 of 500 training and all 100 test images a class)"
     facts = catalog.facts("5-datasets")
     assert (facts.n_classes, facts.sources, facts.title) == (50, FIVE, "5-Datasets")
-
-
-LOADED = "; print(sorted({'torch', 'pyarrow', 'sklearn', 'huggingface_hub', 'pandas', 'PIL'} & set(sys.modules)))"
-
-
-@pytest.mark.parametrize(
-    "program",
-    [
-        "from dpcl_core.data import catalog; [catalog.available(card) for card in catalog.CARDS.values()]",
-        "from dpcl_core import engine; from dpcl_core.data import intake, load, understood",
-        "from dpcl_core.data import load; from dpcl_core.spec import DataSpec; load.load_dataset(DataSpec())",
-    ],
-)
-def test_no_heavy_library_is_loaded_before_it_is_used(program: str) -> None:
-    command = [sys.executable, "-c", f"import sys; {program}{LOADED}"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
 
 
 def test_nominal_sizes_of_sources_come_from_cards_alone(data_dir: Path) -> None:

@@ -17,7 +17,7 @@ import pyarrow.feather as pf
 import pyarrow.parquet as pq
 import pytest
 
-from dpcl_core import cli, machine
+from dpcl_core import machine
 from dpcl_core.data import catalog, intake, outline, table_features, understood
 from dpcl_core.data.card import Writing
 from dpcl_core.data.columns import Column
@@ -28,6 +28,7 @@ from dpcl_core.data.schema import Columns, Schema
 from dpcl_core.errors import BadInput
 from dpcl_core.spec import DataSpec
 from tests.data.making import picture
+from tests.support.asserting import printed, refusal_of
 
 N = 200
 ROWS = [(f"{row * 37 % 97 / 10 - 3}", f"{row % 50}", "abcd"[row % 4]) for row in range(N)]
@@ -55,10 +56,9 @@ def told(folder: Path, content: str) -> tuple[tuple[str, ...], list[str], int]:
 
 
 def refused(path: Path, asked: Asked = TARGET) -> BadInput:
-    with pytest.raises(BadInput) as caught:
-        seen(path, asked)
-    assert "\n" not in str(caught.value)
-    return caught.value
+    refusal = refusal_of(seen, path, asked)
+    assert "\n" not in str(refusal)
+    return refusal
 
 
 def values(path: Path, asked: Asked = TARGET) -> np.ndarray:
@@ -413,8 +413,7 @@ def photographs(root: Path, part: str = "val") -> Path:
 @pytest.mark.parametrize("part", ["val", "valid", "validation", "dev", "test"])
 def test_a_part_beside_train_is_public_and_said_to_be(part: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     root = photographs(tmp_path / "photos", part)
-    assert cli.main(["data", "check", str(root)]) == 0
-    out = capsys.readouterr().out
+    out = printed(capsys, "data", "check", str(root))
     assert f"40 pictures in {part}/ are not protected" in out
     assert "60 training rows; 60 count." in out
 

@@ -22,6 +22,7 @@ from dpcl_core.runs.store import Store
 from dpcl_core.spec import DataSpec
 from tests.data.making import picture
 from tests.support import bad_files
+from tests.support.asserting import excludes, includes
 
 
 def used(path: Path, asked: Asked | None = None) -> BadInput | None:
@@ -32,10 +33,7 @@ def used(path: Path, asked: Asked | None = None) -> BadInput | None:
                 pass
     except BadInput as error:
         sentence = str(error)
-        assert "\n" not in sentence
-        assert str(path.parent) not in sentence
-        assert str(paths.home()) not in sentence
-        assert ".taken-" not in sentence
+        excludes(sentence, "\n", str(path.parent), str(paths.home()), ".taken-")
         assert len(sentence) < 600
         return error
     return None
@@ -201,8 +199,7 @@ def test_a_file_without_a_line_of_names_is_not_quoted(data_dir: Path, tmp_path: 
     path.write_text("5.1,3.5,Iris-setosa\n4.9,3.0,Iris-setosa\n", encoding="utf-8")
     error = used(path, Asked(Columns(target="species")))
     assert "Iris" not in str(error)
-    assert "--header" in str(error)
-    assert "--no-header" in str(error)
+    includes(str(error), "--header", "--no-header")
 
 
 @pytest.mark.parametrize("ending", [".csv", ".tsv"])
@@ -401,8 +398,7 @@ def test_odd_files_in_a_folder_of_own_data_are_used_or_refused(name: str, data_d
         if folder == "beside" and good is not None:
             (data_dir / folder / f"test{Path(name).suffix}").write_bytes(good)
         sentence = refusal(f"own:{folder}")
-        assert "\n" not in sentence
-        assert str(data_dir) not in sentence
+        excludes(sentence, "\n", str(data_dir))
 
 
 def test_after_any_error_nothing_is_kept_and_the_one_before_stays(data_dir: Path, tmp_path: Path) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +18,7 @@ from dpcl_core.data.rows import PublicFacts, Rows, usable_rows
 from dpcl_core.errors import BadInput
 from dpcl_core.spec import DataSpec
 from tests.data.making import picture, write, write_images, write_pair
+from tests.support.waiting import python
 
 
 def own(name: str = "cats", **settings: int) -> Dataset:
@@ -313,9 +312,6 @@ def test_csv_and_json_lines_need_no_arrow(data_dir: Path) -> None:
             folder.mkdir()
             (folder / file).write_text(content, encoding="utf-8")
             (folder / "schema.toml").write_text(f'[columns]\ntarget = "label"\n{more}', encoding="utf-8")
-    told = [
-        subprocess.run([sys.executable, "-c", code, *made], capture_output=True, text=True, check=True).stdout
-        for code in (NO_ARROW, NO_ARROW.replace('sys.modules["pyarrow"] = None', "import pyarrow"))
-    ]
-    assert told[0] == told[1]
-    assert told[0].count("own:") == len(made)
+    told = python("-c", NO_ARROW, *made)
+    assert told == python("-c", NO_ARROW.replace('sys.modules["pyarrow"] = None', "import pyarrow"), *made)
+    assert told.count("own:") == len(made)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +19,7 @@ from dpcl_core.data import catalog, coins, load, outline, sheets, table_features
 from dpcl_core.data.dataset import Vectors
 from dpcl_core.errors import BadInput
 from dpcl_core.spec import DataSpec
+from tests.support.waiting import python
 
 N, WIDTH, CLASSES = 3000, 128, 7
 Write = Callable[[Path, NDArray[np.generic], NDArray[np.int64]], None]
@@ -207,7 +206,6 @@ def test_large_embeddings_run_in_little_memory(
         places[start : start + 20_000] = rng.standard_normal((min(20_000, n_rows - start), width), np.float32)
     np.savez(data_dir / "large" / "all.npz", embeddings=places, labels=np.arange(n_rows) % n_classes)
     (data_dir / "x.npy").unlink()
-    done = subprocess.run([sys.executable, "-c", LARGE], capture_output=True, text=True, check=True)
-    peak, last, *seconds = json.loads(done.stdout)
+    peak, last, *seconds = json.loads(python("-c", LARGE))
     assert last == "CellFinished", seconds
     assert peak < most, seconds

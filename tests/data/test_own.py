@@ -25,6 +25,7 @@ from dpcl_core.data.schema import Columns
 from dpcl_core.errors import BadInput
 from dpcl_core.spec import DataSpec
 from tests.data.making import picture, write, write_pair
+from tests.support.asserting import document_of, printed
 from tests.support.doors import DOORS, SINGLE, Change
 
 
@@ -180,17 +181,14 @@ def test_the_terminal_tells_the_owner_what_is_private(data_dir: Path, capsys: py
     DOORS["text", ".csv"](data_dir / "mine", EVERYTHING)
     with (data_dir / "mine" / "train.csv").open("a", encoding="utf-8") as file:
         file.write("one,two,three\n")
-    assert cli.main(["data", "check", "mine"]) == 0
-    out = capsys.readouterr().out
-    public, private = out.split("PRIVATE, for you alone.")
+    public, private = printed(capsys, "data", "check", "mine").split("PRIVATE, for you alone.")
     assert "classes            c0, c1, c2, c3 (from the test part)" in public
     assert "training examples  160 (four for each in the test part, as no schema says)" in public
     assert "127 training rows; 123 count." in private
     assert "must hold text; leave out rows without any. First: own:mine/train.csv row 123, text." in private
     assert '1 row labelled "nobody has it", which the schema does not declare: used only under dp-learned.' in private
     assert "1 row left out: must have as many values as there are columns, and close every quote" in private
-    assert cli.main(["data", "check", str(data_dir / "mine"), "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
+    told = document_of(capsys, "data", "check", str(data_dir / "mine"))
     assert told["public"]["name"] == "own:mine"
     assert told["private"]["n_used"] == 123
     assert "do not pass it on" in told["private"]["warning"]

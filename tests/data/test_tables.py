@@ -24,6 +24,7 @@ from dpcl_core.data.load import load_dataset
 from dpcl_core.errors import BadInput
 from dpcl_core.spec import DataSpec
 from tests.data.making import location, refusal, write
+from tests.support.asserting import refusal_of
 
 SCHEMA = """
 [columns]
@@ -299,6 +300,4 @@ def test_a_schema_comes_before_the_test_part(data_dir: Path) -> None:
 )
 def test_what_is_wrong_with_a_schema_is_said(schema: str, sentence: str, data_dir: Path) -> None:
     with_schema(data_dir, schema)
-    with pytest.raises(BadInput) as caught:
-        load_dataset(DataSpec(dataset="own:mine"))
-    assert location(caught.value).startswith(sentence)
+    assert location(refusal_of(load_dataset, DataSpec(dataset="own:mine"))).startswith(sentence)

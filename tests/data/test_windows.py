@@ -23,6 +23,7 @@ from dpcl_core.spec import DataSpec
 from scripts import prepare_sensors
 from scripts.prepare_sensors import Stretch
 from tests.data.making import location, refusal, write, write_pair
+from tests.support.asserting import refusal_of
 
 RATES = [20, 5, 50, 10]
 
@@ -179,9 +180,7 @@ def test_a_file_of_pictures_under_a_sensor_s_name(data_dir: Path) -> None:
 
 
 def refused(raw: dict[str, object]) -> BadInput:
-    with pytest.raises(BadInput) as caught:
-        checks.check_run(checks.parse(raw))
-    return caught.value
+    return refusal_of(lambda: checks.check_run(checks.parse(raw)))
 
 
 def test_no_network_reads_windows(data_dir: Path) -> None:
@@ -403,6 +402,4 @@ def test_the_script_makes_a_dataset_that_loads(
 )
 def test_recordings_that_cannot_be_used(text: str, sentence: str, tmp_path: Path) -> None:
     (tmp_path / "raw.csv").write_text(text, encoding="utf-8")
-    with pytest.raises(BadInput) as caught:
-        prepare_sensors.prepare([tmp_path / "raw.csv"], tmp_path / "out")
-    assert str(caught.value) == sentence
+    assert str(refusal_of(prepare_sensors.prepare, [tmp_path / "raw.csv"], tmp_path / "out")) == sentence

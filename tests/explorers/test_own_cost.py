@@ -67,9 +67,7 @@ def test_her_vectors_distance_is_that_of_the_joint_gaussian_of_all_releases(monk
 
 
 @pytest.fixture
-def stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[RunSpec, CellFinished, str]:
-    monkeypatch.setenv("DPCL_HOME", str(tmp_path))
-    monkeypatch.delenv("DPCL_STORE", raising=False)
+def stored(home: Path) -> tuple[RunSpec, CellFinished, str]:
     spec = clients()
     events = list(engine.run(spec))
     return spec, next(one for one in events if isinstance(one, CellFinished)), replay.fill(Store(), spec, events)

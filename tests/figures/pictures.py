@@ -26,10 +26,6 @@ PUBLISHED = test_reproduction._frame(
 SPENT = pd.concat(
     [test_tokens._spent([1.0, 1.5, 1.9], [1.0] * 3), test_tokens._spent([1.0] * 3, [1.0] * 3).assign(people="in one task")]
 )
-MEMBERS = pd.DataFrame(
-    [(1.0, 0, 60.0, 50.0), (1.0, 1, 70.0, 54.0), (math.inf, 0, 90.0, 40.0), (math.inf, 1, 92.0, 44.0)],
-    columns=["epsilon", "seed", "member", "ensemble"],
-)
 SETTINGS = pd.DataFrame(
     [
         ("A", "one", 60.0, 55.0, 65.0, 62.0),
@@ -40,7 +36,6 @@ SETTINGS = pd.DataFrame(
 )
 RISING = {0.5: [0.3, 0.31, 0.33], 2.0: [0.5, 0.55, 0.52], 8.0: [0.8, 0.81, 0.83]}
 ANSWER = tradeoff.needed(RISING, 0.6)
-EXPOSURES = {"none": [[1.0, 2.0, 3.0], [8.0, 9.0, 13.0]], "hinge": [[1.0, 1.5, 2.0], [1.0, 2.0, 3.0]]}
 RUNS = [
     curves.Series("A", accuracy(epsilons=(1.0,)), "#0072b2", standing="claimed"),
     curves.Series("B", accuracy(epsilons=(8.0,)), "#d55e00", "data"),
@@ -52,7 +47,7 @@ BUDGETS = [
 ]
 CLASSES = {"now": np.array([[0.9, 0.2, 0.5], [0.7, 0.4, 0.5]]), "before": np.array([[0.8, 0.3, 0.4], [0.7, 0.4, 0.5]])}
 BETTER = test_statistics._finals(rule=lambda *at: 0.5 + 0.01 * at[1])
-CURVES = statistics.p_values([0.9, 0.85, 0.7, 0.72, 0.6], [0.88, 0.8, 0.71, 0.6, 0.52])
+CURVES = statistics.p_values(test_statistics.RISING, test_statistics.FALLING)
 SEVERAL = test_answer.table(a={1.0: [0.5, 0.6, 0.7]}, b={1.0: [0.6, 0.5, 0.72], math.inf: [0.9, 0.8, 0.85]})
 STRIPS = {"a": [np.arange(64.0)] * 2, "b": [np.arange(64.0), -np.arange(64.0)]}
 BARS = pd.DataFrame({"name": ["none", "all"], "value": [0.5, 0.9], "half": [0.1, 0.02]})
@@ -60,8 +55,6 @@ ALPHAS = {"all tokens": {0.0: 0.4, 0.5: 0.7, 1.0: 0.6}, "names": {0.0: 0.5, 0.5:
 LINES = pd.DataFrame({"series": [*"aabb"], "x": [1.0, 100.0] * 2, "y": [0.0, 1.0, 0.2, 0.4], "half": [0.1] * 4})
 THIRTY = [f"class {k}" for k in range(30)]
 SHARE = Scale(title="share", is_share=True)
-NATS = {"kept": np.array([2.3, 1.0, 0.5]), "turned": np.array([2.3, 40.0, 143.0])}
-FOUND = {"none": np.ones(3), "turned": np.array([1.0, 1.0, -3.0])}
 LONG_LIFE = accuracy(n_tasks=20, epsilons=(8.0,), rule=lambda *at: 0.9 - 0.01 * at[2])
 
 
@@ -97,7 +90,7 @@ PICTURES: dict[str, Draw] = dict(
         _of(matching.confusion, ENTRIES, ("World", "Sports"), ("World", "Sports")),
         _of(matching.matcher_bars, AGREEMENT[AGREEMENT["noise"].isna()]),
         _of(matching.agreement_by_noise, AGREEMENT, TOLD.demanded, chosen=0.1),
-        _of(statistics.members_and_ensemble, MEMBERS),
+        _of(statistics.members_and_ensemble, test_statistics.MEMBERS),
         _of(tradeoff.figure, {"A": ANSWER}, [tradeoff.sentence(ANSWER)], colours=["#0072b2"]),
         _of(statistics.p_value_curve, CURVES, names=("A", "B")),
         _of(reproduction.over_settings, SETTINGS, what="accuracy"),
@@ -118,9 +111,9 @@ PICTURES: dict[str, Draw] = dict(
         _of(reproduction.trials, test_reproduction.a_table(0.5, math.nan, 0.4, 0.75), n_trials=20, n_validation=100),
         _of(stream.bars, BARS, Scale(title="accuracy", is_share=True), "A bar."),
         _of(stream.curves, LINES, Scale(title="ε", is_log=True), SHARE, "Two lines.", chosen=10.0),
-        _of(stream.token_weights, np.array([0.4, 0.6, 1.0]), FOUND, chosen=0.8),
-        _of(stream.secret_nats, NATS, most=10.0, public=2.3),
-        _of(stream.code_exposure, [1, 16], EXPOSURES, controls=1.4, most=13.3),
+        _of(stream.token_weights, np.array([0.4, 0.6, 1.0]), test_stream.PULLS, chosen=0.8),
+        _of(stream.secret_nats, test_stream.NATS, most=10.0, public=2.3),
+        _of(stream.code_exposure, [1, 16], test_stream.EXPOSURES, controls=1.4, most=13.3),
     ]
 )
 PICTURES["theme.nothing"] = lambda dark: theme.nothing("The first point appears when a model has been tested.", dark, 200)

@@ -11,9 +11,8 @@ import pytest
 from dpcl_core.figures import curves, matching
 from dpcl_core.figures.matching import Space, ellipse, label_sides, margins, on_map
 from dpcl_core.runs import frames
+from tests.figures.pictures import AGREEMENT, ENTRIES, GROUPS
 from tests.support.signatures import TOLD
-
-ENTRIES, GROUPS, AGREEMENT = frames.entries([TOLD]), frames.prototypes([TOLD]), frames.agreement([TOLD])
 
 
 def test_confusion_counts_entries() -> None:

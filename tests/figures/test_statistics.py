@@ -9,12 +9,12 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from dpcl_core.errors import BadInput
 from dpcl_core.figures import statistics
 from dpcl_core.figures.curves import mean_so_far
 from dpcl_core.figures.picture import Picture
 from dpcl_core.figures.statistics import interval, p_values, step, verdict
 from tests.figures.making import accuracy, by_rule
+from tests.support.asserting import refusal_of
 
 
 @pytest.mark.parametrize(("n", "t"), [(3, 4.303), (5, 2.776), (10, 2.262), (30, 2.045)])
@@ -149,9 +149,7 @@ def test_the_curve_starts_at_two_tasks_and_is_scipys() -> None:
 
 @pytest.mark.parametrize(("first", "second"), [(RISING, FALLING[:3]), ([0.5], [0.6])])
 def test_curves_of_other_lengths_are_refused(first: list[float], second: list[float]) -> None:
-    with pytest.raises(BadInput) as refused:
-        p_values(first, second)
-    assert refused.value.field == "curves"
+    assert refusal_of(p_values, first, second).field == "curves"
 
 
 def test_equal_curves_constant_differences_and_untested_tasks_have_a_reason_instead_of_a_value() -> None:
@@ -195,14 +193,18 @@ def test_gaps_are_drawn_as_gaps_and_told() -> None:
     assert nothing.finding == "A and B: no test after 2, 3, 4, 5 tasks: the two curves are equal so far."
 
 
+MEMBERS = pd.DataFrame(
+    [(1.0, 0, 60.0, 50.0), (1.0, 1, 70.0, 54.0), (math.inf, 0, 90.0, 40.0), (math.inf, 1, 92.0, 44.0)],
+    columns=["epsilon", "seed", "member", "ensemble"],
+)
+
+
 def test_means_and_spread_of_members_and_ensemble_are_drawn_and_told() -> None:
-    columns = ["epsilon", "seed", "member", "ensemble"]
-    cells = [(1.0, 0, 60.0, 50.0), (1.0, 1, 70.0, 54.0), (math.inf, 0, 90.0, 40.0), (math.inf, 1, 92.0, 44.0)]
-    picture = statistics.members_and_ensemble(pd.DataFrame(cells, columns=columns))
+    picture = statistics.members_and_ensemble(MEMBERS)
     alone, together = picture.figure.data
     assert list(alone.y) == pytest.approx([65.0, 91.0])
     assert list(together.y) == pytest.approx([52.0, 42.0])
     assert list(alone.error_y.array) == pytest.approx([5.0, 1.0])
     assert "26.0 points better than at ε = 1, the ensemble 10.0 points worse" in picture.finding
-    assert "at ε = 1 60.0 and 50.0 %" in statistics.members_and_ensemble(pd.DataFrame(cells[:1], columns=columns)).finding
-    assert statistics.members_and_ensemble(pd.DataFrame([], columns=columns)).is_empty
+    assert "at ε = 1 60.0 and 50.0 %" in statistics.members_and_ensemble(MEMBERS[:1]).finding
+    assert statistics.members_and_ensemble(MEMBERS[:0]).is_empty

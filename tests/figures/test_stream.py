@@ -141,9 +141,13 @@ def test_ticks_are_round_and_readable(axis: Scale, values: list[float], ticks: l
     assert list(stream.curves(table, axis, Scale(title="y"), "").figure.layout.xaxis.ticktext) == ticks
 
 
+PULLS = {"none": np.ones(3), "turned": np.array([1.0, 1.0, -3.0])}
+NATS = {"kept": np.array([2.3, 1.0, 0.5]), "turned": np.array([2.3, 40.0, 143.0])}
+EXPOSURES = {"none": [[1.0, 2.0, 3.0], [8.0, 9.0, 13.0]], "hinge": [[1.0, 1.5, 2.0], [1.0, 2.0, 3.0]]}
+
+
 def test_pulls_are_told_where_they_are_chosen_and_zero_has_no_sign() -> None:
-    lines = {"none": np.ones(3), "turned": np.array([1.0, 1.0, -3.0])}
-    picture = stream.token_weights(np.array([0.4, 0.6, 1.0]), lines, chosen=0.8)
+    picture = stream.token_weights(np.array([0.4, 0.6, 1.0]), PULLS, chosen=0.8)
     assert [list(line.y) for line in picture.figure.data] == [[1, 1, 1], [1, 1, -3]]
     assert picture.finding == "At a Score of 0.8 the token counts: none 1.00; turned −1.00."
     assert len({line.line.dash for line in picture.figure.data}) == 2
@@ -152,16 +156,14 @@ def test_pulls_are_told_where_they_are_chosen_and_zero_has_no_sign() -> None:
 
 
 def test_secret_nats_are_cut_by_the_axis_and_not_in_the_sentence() -> None:
-    lines = {"kept": np.array([2.3, 1.0, 0.5]), "turned": np.array([2.3, 40.0, 143.0])}
-    picture = stream.secret_nats(lines, most=10.0, public=2.3)
+    picture = stream.secret_nats(NATS, most=10.0, public=2.3)
     assert tuple(picture.figure.layout.yaxis.range) == (0, 10)
     assert list(picture.figure.data[1].y) == [2.3, 40, 143]
     assert picture.finding == "Nats per digit of the secret after 2 steps, from 2.3: kept 0.5; turned 143.0."
 
 
 def test_code_exposure_lines_run_through_the_means_and_show_every_seed() -> None:
-    found = {"none": [[1.0, 2.0, 3.0], [8.0, 9.0, 13.0]], "hinge": [[1.0, 1.5, 2.0], [1.0, 2.0, 3.0]]}
-    picture = stream.code_exposure([1, 16], found, controls=1.4, most=13.3)
+    picture = stream.code_exposure([1, 16], EXPOSURES, controls=1.4, most=13.3)
     lines = [trace for trace in picture.figure.data if trace.mode == "lines+markers"]
     marks = [trace for trace in picture.figure.data if trace.mode == "markers"]
     assert [list(line.y) for line in lines] == [pytest.approx([2, 10]), pytest.approx([1.5, 2])]

@@ -108,22 +108,6 @@ def test_settings_left_in_the_browser_are_taken_over_and_others_are_not() -> Non
     assert rows[0].startswith("client,digit,random,")
 
 
-@pytest.mark.parametrize(
-    ("query", "notice"),
-    [
-        ({"m": "banana"}, "The link asks for anchors m = banana: must be a whole number from"),
-        ({"sh": "magic"}, "The link asks for lists = magic: must be one of play, "),
-        ({"d": "33"}, None),  # between two lengths: the nearer one
-        ({"run": "nosuchrun"}, "run = nosuchrun"),
-    ],
-)
-def test_broken_links_are_answered(open_page: Open, query: dict[str, str], notice: str | None) -> None:
-    page = open_page("explore", view="clients", **query)
-    warned = [warning.value.replace("\\", "") for warning in page.warning]
-    assert len(warned) == (notice is not None)
-    assert not warned or str(notice) in warned[0]
-
-
 @pytest.mark.parametrize("status", ["finished", "running", "failed", "cancelled", "lost"])
 def test_a_run_in_any_state_shows_its_recorded_lists(open_page: Open, store: Store, status: Status) -> None:
     run = replay.fill(store, SPEC, SAID, status=status)

@@ -94,6 +94,9 @@ def test_sections_are_closed_and_cost_nothing_until_they_are_opened(open_page: O
         ({"t": "1", "te": "5", "tc": "0.25", "tl": "32", "tp": "10", "tn": "2", "td": "1e-05", "tw": "4096"}, 0, [
             "so σ = 0.2422 here", "| one token, 10 epochs with fresh noise | 5 |", "a text of 32 tokens",
         ]),
+        ({"t": "1", "te": "10"}, 0, [
+            "| one token, one release | 10 | **24.42** |", "Nominal ε = 10 (Zhan et al., Theorem 1), no guarantee",
+        ]),
         ({"t": "1", "te": "5"}, 0, ["| 5 or 5.05 | 1.861 | 57.7 % |", "| one token, one release | 5 | **10.25** |"]),
     ],
 )  # fmt: skip

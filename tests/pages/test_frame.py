@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -52,6 +51,32 @@ def test_a_store_in_trouble_is_told_in_one_sentence(
     assert "\n" not in error.value
     told = "The disk is full: free some space. Runs under way go on and lose nothing."
     assert (error.value.replace("\\", "") == told) is is_full
+
+
+@pytest.mark.parametrize(
+    ("name", "query", "notice"),
+    [
+        ("explore", {"view": "clients", "m": "banana"}, "The link asks for anchors m = banana: must be a whole number from"),
+        ("explore", {"view": "clients", "sh": "magic"}, "The link asks for lists = magic: must be one of play, "),
+        ("explore", {"view": "clients", "d": "33"}, None),  # between two lengths: the nearer one
+        ("explore", {"view": "clients", "run": "nosuchrun"}, "run = nosuchrun: "),
+        ("explore", {"view": "words", "l": "magic"}, "The link asks for layer = magic: must be one of score1, score, "),
+        ("explore", {"view": "words", "a": "2"}, "The link asks for α = 2: must be a number from 0 to 1; that is left out."),
+        ("explore", {"view": "words", "run": "nobody"}, "run = nobody: "),
+        ("explore", {"view": "words", "n": "900"}, None),
+        ("train", {"e": "banana"}, "The link asks for ε = banana: must be at most "),
+        ("train", {"d": "nonsense"}, "The link asks for dataset = nonsense; using digits instead."),
+        ("train", {"run": "nonsense"}, "run = nonsense"),
+        ("train", {"run": "0123456789ab"}, "run = "),
+        ("train", {"zzz": "1"}, "The link also has zzz"),
+        ("train", {"preset": "nonsense"}, "The link asks for question = nonsense: must be one of "),
+        ("train", {"question": "photos-cosine", "e": "banana"}, "The link asks for ε = banana: must be at most "),
+    ],
+)
+def test_broken_links_are_answered(open_page: Open, name: str, query: dict[str, str], notice: str | None) -> None:
+    notices = [warning.value.replace("\\", "") for warning in open_page(name, v="1", **query).warning]
+    assert len(notices) == (notice is not None)
+    assert all(said.startswith(notice or "") for said in notices)
 
 
 def test_no_text_promises_too_much_and_no_icon_asks_a_font_host() -> None:
@@ -113,17 +138,6 @@ def test_the_picture_comes_first_and_doors_lead_on(open_page: Open) -> None:
 
 def test_the_door_to_questions_says_how_many_have_an_answer() -> None:
     assert sum(one.state != "not run" for one in answers.recorded().values()) == element.N_ANSWERED
-
-
-def test_the_first_picture_waits_for_no_numerics() -> None:
-    """What Start imports before it feeds the element: no scipy, no figures, no accountant, no torch."""
-    script = (
-        "import sys; import pages.start; from dpcl_core.elements import element;"
-        "element.hero_document();"
-        "print([name for name in ('torch', 'scipy', 'dp_accounting', 'dpcl_core.figures.theme') if name in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
 
 
 # Sharp edges: every card can be pressed, shows its table, and keeps it while others are pressed.

@@ -119,8 +119,7 @@ def test_links_of_published_numbers_lead_to_the_papers_side(open_page: Open) -> 
 
 def test_an_answer_is_told_in_the_quantity_asked_with_what_is_excluded(open_page: Open) -> None:
     said = words(_question(open_page, NAME))
-    assert answers.recorded()[NAME].verdict in said
-    assert "orgotten of the earlier tasks" in said
+    includes(said, answers.recorded()[NAME].verdict, "orgotten of the earlier tasks")
     undecided = answers.recorded()["paper-blurry"]
     assert undecided.excluded is not None
     excluded = f"Not decided: less than {claims.bound_text(undecided.excluded)} points either way."

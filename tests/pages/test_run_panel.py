@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import base64
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import streamlit as st
 from streamlit.testing.v1 import AppTest
 
 from dpcl_core.events import Event, Progress, Started, TaskLearned
@@ -17,7 +15,6 @@ from dpcl_core.methods import catalog
 from dpcl_core.runs.run import Run, Status
 from dpcl_core.runs.store import Store
 from pages.parts import status_line
-from tests.data.making import write_pair
 from tests.pages.conftest import Open, Patch, address, box, charts, unfolded, words
 from tests.support import replay
 from tests.support.asserting import includes
@@ -266,17 +263,6 @@ def test_the_stream_of_a_run_fills_as_it_is_read(open_page: Open, store: Store, 
     veils = [shape for shape in drawn["layout"]["shapes"] if shape.get("yref") == "paper"]  # type: ignore[index]
     assert [(veil["x0"], veil["x1"]) for veil in veils] == [(pytest.approx(0.5 + 5 * read), 5.5)] * (read < 1)
     assert "5 tasks of 263 to 280 training examples" in words(page)
-
-
-def test_ones_own_data_are_not_counted(open_page: Open, tmp_path: Path, monkeypatch: Patch) -> None:
-    write_pair(tmp_path / "data" / "mine", [0, 1] * 17, [0, 1])
-    monkeypatch.setenv("DPCL_DATA", str(tmp_path / "data"))
-    st.cache_data.clear()
-    page = open_page("train", v="1", d="own:mine", **{"s.tasks": "2"})
-    assert "2 tasks with 1 class at home in each." in words(page)
-    assert "We show no counts" in words(page)
-    assert "17 training examples" not in words(page)
-    assert not streams(page), "the plan is a grid without bars"
 
 
 def test_a_permuted_stream_says_that_examples_come_again(open_page: Open) -> None:

@@ -130,22 +130,6 @@ def test_settings_travel_in_the_link(open_page: Open) -> None:
     assert heatmap(page)["dials"]["threshold"] == 0.3
 
 
-@pytest.mark.parametrize(
-    ("query", "notice"),
-    [
-        ({"l": "magic"}, "The link asks for layer = magic: must be one of score1, score, "),
-        ({"a": "2"}, "The link asks for α = 2: must be a number from 0 to 1; that is left out."),
-        ({"run": "nobody"}, "run = nobody: "),
-        ({"n": "900"}, None),
-    ],
-)
-def test_broken_links_are_answered(open_page: Open, query: dict[str, str], notice: str | None) -> None:
-    page = open_page("explore", view="words", **query)
-    notices = [warning.value.replace("\\", "") for warning in page.warning]
-    assert len(notices) == (notice is not None)
-    assert all(said.startswith(notice or "") for said in notices)
-
-
 def test_a_sentence_of_ones_own_stays_in_the_browser(open_page: Open) -> None:
     page = open_page("explore", view="words")
     box(page, "segmented_control", "Text").set_value("own").run()

@@ -24,9 +24,10 @@ from dpcl_core.runs.store import Store
 from pages.parts import run_panel, train_form
 from tests.data.making import write_pair
 from tests.pages.conftest import Open, Patch, address, box, charts, labels, press, words
+from tests.pages.test_run_panel import streams
 from tests.papers import making
 from tests.support import replay, texts
-from tests.support.asserting import includes
+from tests.support.asserting import excludes, includes
 
 pytestmark = pytest.mark.usefixtures("by_plotly")
 
@@ -182,7 +183,7 @@ def test_beside_a_changed_form_stands_its_nearest_record_and_never_the_run_it_wa
     assert "has other settings" not in words(page)
 
 
-def test_beside_ones_own_data_stands_their_plan_and_no_other_run(
+def test_beside_ones_own_data_stands_their_plan_without_counts_and_no_other_run(
     open_page: Open, store: Store, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     spec = replay.a_spec(labels="data")
@@ -192,8 +193,9 @@ def test_beside_ones_own_data_stands_their_plan_and_no_other_run(
     st.cache_data.clear()
     page = open_page("train", v="1", d="own:mine", **{"s.tasks": "2"})
     assert "run" not in page.query_params
-    includes(words(page), "2 tasks with 1 class at home in each.", ", about ")
-    assert not any(said in words(page) for said in ("not-dp", "Measured before", "Finished"))
+    includes(words(page), "2 tasks with 1 class at home in each.", ", about ", "We show no counts")
+    excludes(words(page), "not-dp", "Measured before", "Finished", "20 training examples")
+    assert not streams(page), "the plan is a grid without bars"
 
 
 def test_a_run_under_way_stands_beside_a_form_of_its_settings(open_page: Open, store: Store) -> None:
@@ -242,7 +244,6 @@ def test_a_run_that_waits_for_room_on_the_disk_says_so(
 
 def test_what_a_language_model_memorised_stays_after_the_run_with_a_slider_over_tasks(open_page: Open, store: Store) -> None:
     page = open_page("train", run=replay.fill(store, SPEC, texts.with_texts(ALL)))
-    includes(words(page), "**Planted secrets**", "**What the model remembers**")
     after = next(slider for slider in page.select_slider if slider.label == "After task")
     assert (after.options, after.value) == ([*"12345"], 4)
     page = after.set_value(1).run()

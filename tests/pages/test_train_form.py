@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -22,7 +22,7 @@ from dpcl_core.spec import RunSpec
 from pages.parts import start_box, train_form
 from tests.data.making import write_pair
 from tests.pages.conftest import Open, Patch, address, box, button, press, unfolded, words
-from tests.support import replay
+from tests.support import replay, tuned
 
 _EPOCHS = {"m": "agem", "e": "inf", "p.variant": "heterogeneous"}
 
@@ -201,23 +201,6 @@ def test_the_stream_says_whether_its_lists_are_read_from_the_examples(open_page:
     assert warned(l="prior")
 
 
-@pytest.mark.parametrize(
-    ("query", "notice"),
-    [
-        ({"e": "banana"}, "The link asks for ε = banana: must be at most "),
-        ({"d": "nonsense"}, "The link asks for dataset = nonsense; using digits instead."),
-        ({"run": "nonsense"}, "run = nonsense"),
-        ({"run": "0123456789ab"}, "run = "),
-        ({"zzz": "1"}, "The link also has zzz"),
-        ({"preset": "nonsense"}, "The link asks for question = nonsense: must be one of "),
-        ({"question": "photos-cosine", "e": "banana"}, "The link asks for ε = banana: must be at most "),
-    ],
-)
-def test_broken_links_give_their_notice(open_page: Open, query: dict[str, str], notice: str) -> None:
-    page = open_page("train", v="1", **query)
-    assert any(notice in warning.value.replace("\\", "") for warning in page.warning)
-
-
 @pytest.mark.parametrize("key", ["question", "preset"])
 def test_a_link_to_a_question_may_say_more(open_page: Open, key: str) -> None:
     """The question's settings, with what the link says in their place; messengers add keys that nobody means."""
@@ -340,6 +323,7 @@ STREAMS = (
 
 def test_every_spec_survives_the_form(home: object) -> None:
     specs = [*map(presets.load, presets.names()), replay.a_spec(labels="prior", tasks=2, epsilons=(0.3,))]
+    specs += [replace(tuned.a_tuning().base, tuned=on) for on in ("no", "public", "private")]
     data = {"dataset": "har-wisdm", "train_per_source": 300}
     for spec in [*specs, *(checks.parse({"data": data, "scenario": stream}) for stream in STREAMS)]:
         link = train_form.parameters_of(spec)

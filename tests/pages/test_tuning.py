@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import replace
 
 import pytest
 from sqlalchemy import update
@@ -150,13 +149,6 @@ def test_tunings_so_far_are_listed_and_opened_without_a_link(open_page: Open, st
     assert "Trial 3 is the best of 3" not in words(press(page, "Close"))
     unknown = open_page("train", v="1", m="peft-ensemble", tu="0123456789ab")
     assert any("0123456789ab" in warning.value for warning in unknown.warning)
-
-
-@pytest.mark.parametrize("on", ["no", "public", "private"])
-def test_on_what_was_tuned_survives_the_form_and_its_link(home: object, on: str) -> None:
-    spec = replace(tuned.a_tuning().base, tuned=on)
-    read = train_form.codec(spec.method, spec.scenario.kind).read(train_form.parameters_of(spec))
-    assert checks.parse(train_form.raw_of(read.values)) == spec
 
 
 # The audit of a run on Train, Runs and Privacy: every state in words, its numbers side by side, red only for an error.

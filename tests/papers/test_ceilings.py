@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from dpcl_core import checks, presets
-from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished, References, of_kind
 from dpcl_core.figures import answer
 from dpcl_core.figures.statistics import interval
@@ -23,6 +22,7 @@ from dpcl_core.runs.store import Store
 from dpcl_core.spec import RunSpec
 from tests.papers.making import run as made
 from tests.support import replay
+from tests.support.asserting import refusal_of
 
 _NEWS: Mapping[str, Any] = {"dataset": "ag_news", "backbone": "minilm"}
 
@@ -136,9 +136,7 @@ def test_where_there_is_none_one_sentence_says_why(
 
     Image.new("L", (8, 8)).save(folder / "train" / "a" / "1.png")
     asked = checks.parse(spec)
-    with pytest.raises(BadInput) as refused:
-        measured.settings(asked)
-    assert str(refused.value).startswith(sentence)
+    assert str(refusal_of(measured.settings, asked)).startswith(sentence)
     assert measured.known(asked, store=store) is None
 
 

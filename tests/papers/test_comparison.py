@@ -106,11 +106,16 @@ def test_the_workshop_versions_numbers_stand_beside_the_later_ones() -> None:
     assert comparison.earlier(PAPER, CIFAR, comparison.comparison_rows(PAPER, CIFAR, {})) == ()
 
 
-def test_data_with_other_classes_give_no_difference() -> None:
-    pacs = run(lambda epsilon, seed: 0.5, spec=_spec("paper-imagenet-r-small", "cosine"))
-    row = _rows({"cosine": pacs}, IMAGENET)["Cosine classifier", 1.0, "AA"]
-    assert row.ours is not None
-    assert row.difference is None
+@pytest.mark.parametrize(
+    ("paper", "experiment", "label"), [("tobaben", "paper-imagenet-r", "cosine"), ("lifelong", "paper-harw", "l2dp-ml")]
+)
+def test_data_with_other_classes_and_a_stand_in_give_no_difference(paper: str, experiment: str, label: str) -> None:
+    of, spec = catalog.paper(paper), _spec(f"{experiment}-small", label)
+    ours = {label: run(lambda epsilon, seed: 0.5, spec=spec, epsilons=spec.privacy.epsilons)}
+    rows = comparison.comparison_rows(of, catalog.experiment(of, experiment), ours)
+    both = [row for row in rows if row.ours is not None and row.printed is not None]
+    assert both
+    assert all(row.difference is None for row in both)
 
 
 def test_what_the_paper_prints_about_a_claim() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from dpcl_core.papers.paper import Experiment, Paper
 from dpcl_core.runs.store import Store
 from dpcl_core.spec import RunSpec
 from tests.papers import making
+from tests.support.asserting import document_of, includes, printed
 from tests.support.doors import TOGETHER, Change
 from tests.test_cli import called
 from tests.test_neighbours import lies
@@ -124,40 +124,15 @@ def test_a_terminal_says_which_claims_hold(capsys: pytest.CaptureFixture[str], t
     file = tmp_path / "there.json"
     asked = ["reproduce", "paper-label-spaces", "--on", "digits", *SMALL, "--set", "data.train_per_class=20"]
     asked += ["--set", "privacy.epsilons=[1.0, inf]"]
-    status, out, _ = called(*asked, "--set", "params.epochs=1", capsys=capsys)  # the cosine classifier has no such setting
-    assert status == 0
-    assert "Left out: cosine: params.epochs = 1" in out
-    assert "undecided" in out
-    status, out, _ = called(*asked, "--record", str(file), "--json", capsys=capsys)
-    assert status == 0
-    told = json.loads(out)
+    out = printed(capsys, *asked, "--set", "params.epochs=1")  # the cosine classifier has no such setting
+    includes(out, "Left out: cosine: params.epochs = 1", "undecided")
+    told = document_of(capsys, *asked, "--record", str(file))
     assert (told["experiment"], told["on"], told["left_out"]) == ("paper-label-spaces", "digits", {})
     by_claim = {(one["statement"], one["at"]): one for one in told["claims"]}
     same = by_claim["Without noise the list makes no difference to the cosine classifier", "no noise"]
     assert (same["on_the_papers_data"], same["there"]) == ("found", "found")
     assert len(measured.read_measured(file)) == len(told["runs"]) == 4
     assert {run.id for run in Store().list_runs()} > set(told["runs"].values())
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["paper-pecl-main", "--on", "mnist"], ["--on = mnist", "leaves no claim", "dataset of texts"]),
-        (["paper-nothing", "--on", "digits"], ["TARGET = paper-nothing", "experiment of a paper"]),
-        (["tobaben", "--on", "digits"], ["--on = digits", "one experiment at a time"]),
-        (["paper-harw", "--on", "digits", "--size", "bundled"], ["--size = bundled", "small, full"]),
-        (["paper-harw", "--on", "own:nobody"], ["own:nobody"]),
-        (["paper-label-spaces", "--on", "digits", "--all"], ["--all", "cannot be combined"]),
-    ],
-)
-def test_what_cannot_go_is_one_sentence_and_nothing_runs(
-    arguments: list[str], words: list[str], capsys: pytest.CaptureFixture[str], home: Path
-) -> None:
-    status, out, err = called("run", *arguments, capsys=capsys)
-    assert (status, out, err.count("\n")) == (2, "", 1), err
-    for word in words:
-        assert word in err
-    assert not (home / "store.sqlite").exists() or not Store().list_runs()
 
 
 def test_own_data_are_planned_by_public_facts_without_runs_that_protect_nobody(

@@ -38,24 +38,6 @@ def printed(name: str) -> dict[tuple[str, str], comparison.Row]:
     return {(row.name, row.metric): row for row in comparison.comparison_rows(PAPERS["pecl"], EXPERIMENTS[name], {})}
 
 
-@pytest.mark.parametrize(
-    ("line", "metric", "value"),
-    [
-        (("1", "order1", "SeqFT", "DPSGD"), "BWT", -0.116),
-        (("1", "order1", "O-LoRA", "FN"), "task6", 0.165),
-        (("1", "joint", "MTL", "FN"), "Last", 0.489),
-        (("2", "order1", "PeCL", "w/o TDP"), "task3", 0.422),
-        (("3", "order3", "ER", "FN"), "BWT", -0.005),
-        (("3", "order2", "PeCL", ""), "task1", 0.276),
-        (("4", "order1", "PeCL", "alpha 0.2"), "Avg", 0.518),
-        (("5", "order1", "PeCL", "lambda 10"), "BWT", -0.059),
-        (("figure 5b", "order1", "PeCL", "theta 0.9"), "Avg", 0.523),
-    ],
-)
-def test_spot_values(line: tuple[str, str, str, str], metric: str, value: float) -> None:
-    assert lines()[line][metric].value == value
-
-
 def test_what_is_not_printed_is_missing_everywhere_else() -> None:
     missing = [row for row in ROWS if row.value is None]
     assert {(row.method, row.metric) for row in missing} == {("MTL", "BWT_frac"), ("MTL", "Avg_frac")}

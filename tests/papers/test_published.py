@@ -7,6 +7,7 @@ import math
 import pytest
 
 from dpcl_core import presets, published
+from dpcl_core.papers import comparison
 from dpcl_core.papers.catalog import PAPERS
 from dpcl_core.papers.paper import Paper
 
@@ -36,11 +37,38 @@ def _row(table: str, method: str, variant: str, epsilon: float, metric: str, pap
         ("A5", "Cosine classifier", "", math.inf, "AA_percent", 59.87, 0.0),
     ],
 )
-def test_spot_values(
+def test_spot_values_with_deviations(
     table: str, method: str, variant: str, epsilon: float, metric: str, value: float, std: float | None
 ) -> None:
     row = _row(table, method, variant, epsilon, metric)
     assert (row.value, row.std) == (value, std)
+
+
+@pytest.mark.parametrize(
+    ("paper", "place", "value"),
+    [
+        ("cslr", ("2", "Split-AG-News", "CSLR", "AA_percent", ""), 62.1),
+        ("cslr", ("2", "MultiWOZ-Intent", "CSLR-OptimalTransport", "AA_percent", ""), 50.8),
+        ("cslr", ("3", "OntoNotes-Domain", "CSLR-NearestMean", "BWT_percent", ""), -17.9),
+        ("cslr", ("7", "Split-Amazon", "FedCIL+DP", "FWT_percent", ""), 0.6),
+        ("cslr", ("5", "", "CSLR", "noise_multiplier", ""), 1.45),
+        ("cslr", ("8", "Split-AG-News", "CSLR", "p_hat_gamma", "m = 25"), 0.31),
+        ("cslr", ("9", "Split-AG-News", "CSLR", "BWT_percent", "L = 16"), -6.8),
+        ("pecl", ("1", "order1", "SeqFT", "BWT_frac", "DPSGD"), -0.116),
+        ("pecl", ("1", "order1", "O-LoRA", "task6_frac", "FN"), 0.165),
+        ("pecl", ("1", "joint", "MTL", "Last_frac", "FN"), 0.489),
+        ("pecl", ("2", "order1", "PeCL", "task3_frac", "w/o TDP"), 0.422),
+        ("pecl", ("3", "order3", "ER", "BWT_frac", "FN"), -0.005),
+        ("pecl", ("3", "order2", "PeCL", "task1_frac", ""), 0.276),
+        ("pecl", ("4", "order1", "PeCL", "Avg_frac", "alpha 0.2"), 0.518),
+        ("pecl", ("5", "order1", "PeCL", "BWT_frac", "lambda 10"), -0.059),
+        ("pecl", ("figure 5b", "order1", "PeCL", "Avg_frac", "theta 0.9"), 0.523),
+    ],
+)
+def test_spot_values(paper: str, place: tuple[str, ...], value: float) -> None:
+    """CSLR's, where there are several budgets, at ε = 4."""
+    rows = [row for row in published.read_numbers(paper) if paper != "cslr" or row.epsilon not in (1.0, 8.0)]
+    assert [row.value for row in rows if (row.table, row.dataset, row.method, row.metric, row.variant) == place] == [value]
 
 
 COUNTS = {
@@ -76,6 +104,17 @@ def test_every_claim_has_runs_of_its_two_sides_at_their_budgets(paper: Paper) ->
         runs = presets.variants(experiment.preset(experiment.sizes[-1]))
         for side in (side for ordering in experiment.orderings for side in (ordering.first, ordering.second)):
             assert side.epsilon in runs[side.run].privacy.epsilons
+
+
+@pytest.mark.parametrize("paper", PAPERS.values(), ids=lambda paper: paper.name)
+def test_every_printed_number_has_a_run_of_the_full_form_that_repeats_it(paper: Paper) -> None:
+    """But in the sweep of anchors, whose table prints other quantities."""
+    for experiment in (one for one in paper.experiments if "full" in one.sizes):
+        specs = presets.variants(experiment.preset("full")).values()
+        ours = {(*paper.printed_as(spec), epsilon) for spec in specs for epsilon in spec.privacy.epsilons}
+        rows = comparison.comparison_rows(paper, experiment, {})
+        assert {(row.method, row.variant, row.epsilon) for row in rows} <= ours
+        assert bool(rows) == (experiment.table is not None and experiment.name != "paper-cslr-anchors")
 
 
 def test_accuracy_and_forgetting_fit_together() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from dpcl_core.papers import measured
 from dpcl_core.papers.catalog import PAPERS
 from dpcl_core.papers.paper import Experiment
 from dpcl_core.runs.store import Store
+from tests.support.asserting import document_of, printed
 from tests.test_cli import called
 
 LABELS = ["reproduce", "tobaben", "--experiment", "paper-label-spaces"]
@@ -29,10 +29,7 @@ def offline(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_every_run_is_carried_out_and_set_beside_what_was_published(capsys: pytest.CaptureFixture[str]) -> None:
-    status, out, _ = called(*LABELS, *TINY, "--json", capsys=capsys)
-    assert status == 0
-    document = json.loads(out)
-    (experiment,) = document["experiments"]
+    (experiment,) = document_of(capsys, *LABELS, *TINY)["experiments"]
     stored = {run.id: run for run in Store().list_runs()}
     assert [run["label"] for run in experiment["runs"]] == ["ensemble", "ensemble-prior", "cosine", "cosine-prior"]
     assert {run["run_id"] for run in experiment["runs"]} == set(stored)
@@ -66,8 +63,14 @@ def test_text_names_published_and_ours(capsys: pytest.CaptureFixture[str]) -> No
         ([*LABELS, "--small", "--full"], ["--size = full and small: must be given once"]),
         ([*LABELS, *TINY, "--record", "x.json"], ["--record = x.json", "cannot be combined with --set"]),
         ([*LABELS, "--set", "params.epochs=3"], ["params.epochs = 3", "no such setting"]),  # the cosine classifier has none
-        ([*LABELS, "--set", "privacy.epsilons=[0]"], ["privacy.epsilons = 0", "above 0"]),
         (["reproduce", "tobaben", "--experiment", "paper-imagenet-r", "--full"], ["data.dataset = imagenet-r"]),
+        # An experiment on other data.
+        (["run", "paper-pecl-main", "--on", "mnist"], ["--on = mnist", "leaves no claim", "dataset of texts"]),
+        (["run", "paper-nothing", "--on", "digits"], ["TARGET = paper-nothing", "experiment of a paper"]),
+        (["run", "tobaben", "--on", "digits"], ["--on = digits", "one experiment at a time"]),
+        (["run", "paper-harw", "--on", "digits", "--size", "bundled"], ["--size = bundled", "small, full"]),
+        (["run", "paper-harw", "--on", "own:nobody"], ["own:nobody"]),
+        (["run", "paper-label-spaces", "--on", "digits", "--all"], ["--all", "cannot be combined"]),
     ],
 )
 def test_wrong_input_is_one_line_and_nothing_runs(
@@ -93,8 +96,7 @@ def test_finished_runs_are_recorded(
     monkeypatch.setattr(presets, "variants", lambda name, sets=(): specs)
     file = tmp_path / "figures.json"
     for _ in range(2):
-        status, _, _ = called(*LABELS, "--record", str(file), capsys=capsys)
-        assert status == 0
+        printed(capsys, *LABELS, "--record", str(file))
     found = measured.read_measured(file)
     assert [run.spec for run in found] == list(specs.values())
     assert found[0].dataset_title.startswith("Handwritten digits (subset")

@@ -138,8 +138,3 @@ def test_the_command_line_hides_cards_from_what_runs_on_the_processor(monkeypatc
     assert common.on_device("cpu") == "cpu"
     assert os.environ[CARDS] == ""
     assert common.on_device(None) == "cuda:0"  # what it starts for a card sees it again
-
-
-def test_finding_devices_loads_no_torch() -> None:
-    script = "import sys; from dpcl_core.runs import process; process.devices(); print('torch' in sys.modules)"
-    assert python("-c", script) == "False\n"

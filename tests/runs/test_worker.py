@@ -17,7 +17,7 @@ from dpcl_core.runs import process, tables, worker
 from dpcl_core.runs.run import Failure, Run
 from dpcl_core.spec import RunSpec
 from tests.support import replay
-from tests.support.waiting import python, until
+from tests.support.waiting import until
 
 
 @dataclass
@@ -277,9 +277,3 @@ def test_the_worker_says_in_one_line_what_is_wrong_with_its_arguments(home, caps
     assert worker.main(["0123456789ab"]) == 0  # nothing of that name to do: as if it had been taken
     lines = capsys.readouterr().err.splitlines()
     assert [line.split(":")[0] for line in lines] == ["run = ../../etc/passwd", "store bogus"]
-
-
-def test_a_worker_loads_no_torch_before_its_engine_does():
-    names = "('torch', 'streamlit', 'pandas', 'dp_accounting', 'plotly')"
-    script = f"import sys, dpcl_core.runs.worker; print([name for name in {names} if name in sys.modules])"
-    assert python("-c", script) == "[]\n"

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
-import sys
 from collections import Counter
 from html.parser import HTMLParser
 from pathlib import Path
@@ -23,7 +21,7 @@ from dpcl_core.lessons import in_browser
 from dpcl_core.lessons import text as lessons
 from dpcl_core.papers import catalog, claims, measured, questions
 from dpcl_core.site import build, runs
-from tests.support.waiting import PATIENCE_SECONDS
+from tests.support.waiting import python
 
 PAPERS = tuple(paper.link for paper in catalog.PAPERS.values())
 SECTIONS = ("questions", "lessons", "install", "papers")
@@ -78,12 +76,8 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     home = folder.parent / "home"
     nothing = {"DPCL_DATA": str(folder.parent / "none"), "DPCL_HOME": str(home), "PYTHONHASHSEED": "7"}
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, env={**os.environ, **nothing}, capture_output=True, text=True,
-        timeout=PATIENCE_SECONDS,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["files"] == sorted(path.name for path in folder.iterdir())
+    written = json.loads(python("-c", code, env={**os.environ, **nothing}))["files"]
+    assert written == sorted(path.name for path in folder.iterdir())
     assert not home.exists()
     return folder
 

@@ -11,6 +11,7 @@ import pytest
 from dpcl_core import checks
 from dpcl_core.tuning import search
 from dpcl_core.tuning.settings import Sizes, Trial, TuneSpec
+from tests.support.asserting import includes
 
 BASE = checks.parse({"method": "peft-ensemble", "privacy": {"epsilons": [1.0]}, "seeds": [0]})
 PRIVATE, PUBLIC = TuneSpec(base=BASE, on="private"), TuneSpec(base=BASE, on="public", proxy="mnist")
@@ -57,11 +58,9 @@ def test_another_grid_of_the_same_method_takes_the_settings_too() -> None:
 
 def test_the_sentence_counts_every_use_of_private_data_and_none_of_public_ones() -> None:
     said = search.privacy_sentence(PRIVATE)
-    assert "not accounted" in said
-    assert "21 uses of the same data" in said
+    includes(said, "not accounted", "21 uses of the same data")
     said = search.privacy_sentence(PUBLIC)
-    assert "mnist" in said
-    assert "private data were not touched" in said
+    includes(said, "mnist", "private data were not touched")
     assert "uses" not in said
 
 
@@ -79,7 +78,5 @@ def test_the_document_is_strict_json_with_or_without_trials() -> None:
 
 def test_the_terminal_text_names_failed_trials_and_what_to_run_next() -> None:
     text = search.text(PRIVATE, SIZES, [a_trial(0, 0.5), a_trial(1, None)])
-    assert "lost it" in text
-    assert "best: trial 1, measured on 1500 held-out examples" in text
-    assert "python -m dpcl_core run" in text
+    includes(text, "lost it", "best: trial 1, measured on 1500 held-out examples", "python -m dpcl_core run")
     assert text.rstrip().endswith(search.privacy_sentence(PRIVATE))
