@@ -169,9 +169,13 @@ def test_what_the_processor_waits_for_is_counted() -> None:
 
 
 def test_running_sums_left_behind_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A tensor made inside a step, as `torch.zeros` without a device makes it."""
-    zeros_like = torch.zeros_like
-    monkeypatch.setattr(torch, "zeros_like", lambda like, dtype=None: zeros_like(like, dtype=dtype).cpu())
+    """A tensor made inside a step, as `torch.zeros` without a device makes it; only the sums are in double precision."""
+    zeros = torch.zeros
+
+    def left_behind(*size: object, dtype: torch.dtype | None = None, device: object = None) -> torch.Tensor:
+        return zeros(*size, dtype=dtype, device=None if dtype is torch.float64 else device)  # type: ignore[call-overload]
+
+    monkeypatch.setattr(torch, "zeros", left_behind)
     net = tiny.adapted(dtype=torch.float32)
     with second_device.attached():
         net.to(second_device.NAME)
