@@ -156,7 +156,7 @@ def facts(name: str, caps: Caps = UNCAPPED) -> DatasetFacts:
 def needed_bytes(data: DataSpec) -> float:
     """About the memory that a run on own rows of numbers takes at its peak, by public sizes alone; 0 for other data.
 
-    That is 2.2 times the values in single precision (measured: 1.3 to 1.7 times), and half a gigabyte for the program. A
+    That is 2.2 times the values in single precision (measured: 1.6 to 1.8 times), and half a gigabyte for the program. A
     CSV file is read as text first, about 100 bytes a cell. Raises as reading the public part does.
     """
     dataset = card(data.dataset)
