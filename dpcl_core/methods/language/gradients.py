@@ -84,8 +84,6 @@ class Batch:
 
     def filled(self, size: int) -> Batch:
         """`size` texts: these, then the last one again and again."""
-        if len(self) == size:
-            return self
         return self.take(torch.arange(size, device=self.ids.device).clamp(max=len(self) - 1))
 
 
@@ -271,8 +269,8 @@ def log_probs(
             values = torch.where(batch.role == ANSWER, of_forks, values)
         return values.where(batch.mask, 0)
     columns = answer_columns(batch)
-    is_answer = (columns >= 1) & (batch.role == ANSWER).gather(1, columns := columns.clamp(min=1))
-    tokens = batch.ids.gather(1, columns)
+    is_there, columns = columns >= 1, columns.clamp(min=1)
+    is_answer, tokens = is_there & (batch.role == ANSWER).gather(1, columns), batch.ids.gather(1, columns)
     if forks is not None:
         logits = logits_at(net, batch, columns - 1, reading, epoch, forks=forks)
         values = forks.of_tokens(logits, batch.fork.gather(1, columns), tokens)
@@ -282,9 +280,7 @@ def log_probs(
     return torch.zeros(batch.ids.shape, dtype=kept.dtype, device=kept.device).scatter_add(1, columns, kept)
 
 
-def _of_tokens(
-    net: Adapted, batch: Batch, columns: Tensor | None, tokens: Tensor, reading: Reading, epoch: int
-) -> Tensor:
+def _of_tokens(net: Adapted, batch: Batch, columns: Tensor | None, tokens: Tensor, reading: Reading, epoch: int) -> Tensor:
     """The log-probability [b, k] of these tokens int64 [b, k] after these columns, int64 [b, k]; None: after the first k."""
     states, head = states_of(net, batch, reading, epoch), net.split.plain_head
     below = net.split.above(states, columns, is_below_head=head is not None)[:, : tokens.shape[1]]
@@ -303,8 +299,7 @@ class _OfTokens(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, states: Tensor, weights: Tensor, tokens: Tensor) -> Tensor:
-        values, slopes = [], []
-        n_texts = _LOGITS[states.device.type]
+        values, slopes, n_texts = [], [], _LOGITS[states.device.type]
         for rows, token in zip(torch.split(states.detach(), n_texts), torch.split(tokens, n_texts), strict=True):
             logits = (rows.flatten(0, 1) @ weights.T).to(at_least_single(rows.dtype))
             value, top = logits.gather(1, token.reshape(-1, 1)), logits.amax(dim=1, keepdim=True)
