@@ -323,11 +323,12 @@ class Split:
         self, states: Tensor, columns: Tensor | None, *, tokens: Tensor | None = None, whole: bool = False,
         is_below_head: bool = False
     ) -> Tensor:  # fmt: skip
-        """Logits [b, k, size] of the tokens that follow these columns, int64 [b, k] (None: all), from states before `cut`.
+        """Logits [b, k, size] of the tokens that follow these columns, int64 [b, k], from the states before block `cut`.
 
         These are token embeddings where `cut` is 0. Only the columns go through the last layer, which in a small model costs
         as much as all others, and through the last block's layers after its attention (`whole`: all do). `tokens` int64 [v]:
         logits of these alone, [b, k, v]. `is_below_head`: what the last layer reads [b, k, width], in place of logits.
+        `columns` None: all columns.
         """
         seen: list[Tensor] = []
 

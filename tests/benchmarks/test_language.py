@@ -132,7 +132,7 @@ WAYS = {"closed form": by_closed_form, "hooks": by_hooks, "ghost": by_ghost}
 def test_clipped_sums_of_32_texts(kind: str, benchmark: BenchmarkFixture) -> None:
     """All ways give the same sums; ours is the first. They take turns, so that a busy machine slows all of them alike.
 
-    Ours pads 70 tokens to 72 and computes 32 texts in four pieces, so that no text's gradient depends on others. On whole
+    Ours pads 70 tokens to 72 and computes 32 texts in four pieces, whose shape follows from each text alone. On whole
     texts Opacus' hooks take hardly longer, so that bound leaves a twentieth for chance; docs/performance.md has the figures.
     """
     loss = task_loss(kind)  # type: ignore[arg-type]
