@@ -128,7 +128,7 @@ def test_an_ensemble_of_heads(benchmark: BenchmarkFixture, n_classes: int) -> No
 
 SIGMAS, RATE, CLIP, LEARNING_RATE = (2.0, 0.9, 0.7), 0.1, 1.0, 0.003
 STEPS, TURNS = 200, 3
-# What the loop in torch takes over what we take, at least, by classes. The aim is 1.3, and whether it is reached depends on the
+# What the loop in torch takes over what we take, at least, by classes. The aim is 1.3; whether it is reached depends on the
 # processor: at 100 classes two fifths of our time can be exact noise from the system, for which the loop has torch's own.
 LEAST = {10: 1.0, 100: 0.7}
 
