@@ -194,7 +194,7 @@ def _number(value: float, sign: str = "") -> str:
 _WIDTH, _HEIGHT = 240, 162
 _LEFT, _RIGHT, _TOP, _FOOT = 8.0, 149.0, 20.0, 140.0  # pixels of the plot; names of lines stand right of it
 _LOOKS = ("main", "other")
-_LINE = 15.0  # pixels between two names
+_LINE = 18.0  # pixels between two names
 _BASE_LINE = 156.0  # the base line of words below the plot
 
 
