@@ -64,17 +64,13 @@ def test_what_declares_nothing_is_one_sentence(wrong, name, capsys):
     assert called("data", "budget", name, capsys=capsys)[1].startswith("No budget is declared")
 
 
-@pytest.mark.parametrize(
-    ("door", "field"),
-    [
-        (("run", *ONE), "privacy.epsilons"),
-        (("sweep", *ONE, "--over", "seeds=[[0], [1]]"), "privacy.epsilons"),
-        (("tune", *ONE, "--set", "method=peft-ensemble", "--on", "private"), "data.dataset"),
-        (("audit", *ONE, "--set", "method=pecl", "--attack", "planted-codes"), "data.dataset"),
-        (("flower", "split", *FEDERATED, "--to", "parts"), "data.dataset"),
-    ],
-    ids=lambda door: door[0] if isinstance(door, tuple) else "",
-)
+@pytest.mark.parametrize(("door", "field"), [
+    (("run", *ONE), "privacy.epsilons"),
+    (("sweep", *ONE, "--over", "seeds=[[0], [1]]"), "privacy.epsilons"),
+    (("tune", *ONE, "--set", "method=peft-ensemble", "--on", "private"), "data.dataset"),
+    (("audit", *ONE, "--set", "method=pecl", "--attack", "planted-codes"), "data.dataset"),
+    (("flower", "split", *FEDERATED, "--to", "parts"), "data.dataset"),
+], ids=lambda door: door[0] if isinstance(door, tuple) else "")
 def test_every_command_that_releases_something_is_refused(door, field, name, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert called("data", "budget", name, "--epsilon", "0.5", capsys=capsys)[0] == 0

@@ -46,67 +46,64 @@ def test_a_stream_without_a_ceiling_says_so(capsys: pytest.CaptureFixture[str]) 
 SWEEP = ["sweep", "--preset", "digits-cosine", "--over"]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["audit", "--preset", "digits-cosine", "--attack", "guess"], ["--attack = guess", "must be left out"]),
-        (["run"], ["a preset", "SPEC.toml", "--set"]),
-        (["run", "a.toml", "--preset", "digits-cosine"], ["a.toml", "not both"]),
-        (["run", "--preset", "nothing"], ["preset = nothing", "digits-cosine"]),
-        (["run", "/no/such/file.toml"], ["/no/such/file.toml", "can be read"]),
-        (["run", "--preset", "digits-cosine", "--set", "privacy.epsilons=banana"], ["privacy.epsilons", "banana"]),
-        (["run", "--preset", "digits-cosine", "--set", "data.dataset=nowhere"], ["data.dataset = nowhere", "digits"]),
-        (["run", "--preset", "digits-cosine", "--store", "gopher://x"], ["gopher"]),
-        (["show", "../../etc/passwd"], ["run = ../../etc/passwd"]),
-        (["show", "0123456789ab"], ["0123456789ab"]),
-        (["export", "0123456789ab", "--to", "/tmp/dpcl-nowhere"], ["0123456789ab"]),
-        (["list", "shoes"], ["shoes"]),
-        (["account", "--epsilon", "0", "--delta", "1e-5"], ["epsilon = 0"]),
-        (["account", "--epsilon", "1"], ["exactly two"]),
-        (["account", "--epsilon", "1", "--delta", "1e-5", "--sample-rate", "1.5"], ["sample_rate = 1.5", "(0, 1]"]),
-        (["run", "--preset", "digits-cosine", "--set", "privacy.label_share=1"], ["privacy.label_share = 1", "0.999"]),
-        (["account", "--epsilon", "x", "--delta", "1e-5"], ["x"]),
-        (["audit", "--preset", "digits-cosine", "--trials", "3"], ["--trials = 3"]),
-        (["tune", "--preset", "digits-cosine", "--on", "private"], ["method = cosine", "to tune"]),
-        (TUNE, ["--on DATASET", "--on private"]),
-        ([*TUNE, "--on", "private", "--trials", "0"], ["n_trials = 0", "1"]),
-        ([*TUNE, "--on", "private", "--set", "seeds=[1, 2]"], ["seeds = 1, 2", "one seed"]),
-        ([*TUNE, "--proxy", "digits"], ["proxy = digits", "shares examples"]),
-        ([*TUNE, "--on", "nowhere"], ["nowhere"]),
-        (["tune", "--resume", "0123456789ab"], ["0123456789ab", "no such run"]),
-        (["resume", "0123456789ab", "--trials", "9"], ["unrecognized arguments: --trials 9"]),
-        (["fly"], ["fly"]),
-        (["audit", "--preset", "digits-cosine", "--trials", str(2**63 - 1)], ["--trials = 922337", "10,000,000"]),
-        ([*SWEEP, f"seeds={'9' * 5000}"], ["--over = seeds=999", "must be KEY=[VALUE, ...]"]),
-        ([*SWEEP, f"seeds=[{'9' * 5000}]"], ["--over = seeds=[999", "must be KEY=[VALUE, ...]"]),
-        ([*SWEEP, f"seeds=[0x{'f' * 5000}]"], ["seeds"]),
-        ([*SWEEP, f"seeds={'[' * 5000}"], ["--over = seeds=[[[", "must be KEY=[VALUE, ...]"]),
-        (["run", "caf\udce9.toml"], ["command line = caf", "must be text in UTF-8"]),
-        (["verify", "card\0.json"], ["command line = card\\0.json", "without NUL"]),
-        (["verify", ""], ["CARD = '': must not be empty"]),
-        (["run", ""], ["TARGET = '': must not be empty"]),
-        (["run", "--preset", "digits-cosine", "--executor", ""], ["--executor = '': must not be empty"]),
-        (["run", "--preset", "digits-cosine", "--device="], ["--device = '': must not be empty"]),
-        (["runs", "--store", ""], ["--store = '': must not be empty"]),
-        (["run", "--preset", "digits-cosine", "--set", ""], ["--set = '': must not be empty"]),
-        (["reproduce", "tobaben", "--experiment", ""], ["--experiment = '': must not be empty"]),
-        (["cache", "--clean", ""], ["--delete = '': must not be empty"]),
-        (["export", "0123456789ab", "--to", ""], ["--to = '': must not be empty"]),
-        (["site", "--to", ""], ["--to = '': must not be empty"]),
-        (["site", "--to", "/dev/null/site"], ["--to = /dev/null/site: must be a folder that can be written"]),
-        (["runs", "--store", "sqlite:////dev/null"], ["store sqlite:////dev/null: must be a regular file"]),
-        (["run", "--preset", "digits-cosine", "--set", "seeds=[true]"], ["seeds = True: must be"]),
-        (["run", "--all", "--set", "method=cosine"], ["--all = : needs a preset"]),
-        (["run", "--preset", "digits-cosine", "--all", "--ceiling"], ["--all = : cannot be combined"]),
-        (["lits", "presets"], ["did you mean list?"]),
-        (["run", "--preset", "digit-cosine"], ["did you mean digits-cosine?"]),
-        (["run", "--preset", "digits-cosine", "--set", "privacy.epsilon=1"], ["did you mean privacy.epsilons?"]),
-        (["run", "--preset", "digits-peft-head", "--set", "params.learningrate=1"], ["mean params.learning_rate?"]),
-        (["run", "--set", "method=cosin"], ["did you mean cosine?"]),
-        (["run", "--set", "method=joint-network", "--set", "privacy.epsilons=[1]"], ["add --set 'privacy.epsilons=[inf]'"]),
-        ([*SMALL, "--device", "cuda:99"], ["--device = cuda:99: must be a device of this computer: cpu"]),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "words"), [
+    (["audit", "--preset", "digits-cosine", "--attack", "guess"], ["--attack = guess", "must be left out"]),
+    (["run"], ["a preset", "SPEC.toml", "--set"]),
+    (["run", "a.toml", "--preset", "digits-cosine"], ["a.toml", "not both"]),
+    (["run", "--preset", "nothing"], ["preset = nothing", "digits-cosine"]),
+    (["run", "/no/such/file.toml"], ["/no/such/file.toml", "can be read"]),
+    (["run", "--preset", "digits-cosine", "--set", "privacy.epsilons=banana"], ["privacy.epsilons", "banana"]),
+    (["run", "--preset", "digits-cosine", "--set", "data.dataset=nowhere"], ["data.dataset = nowhere", "digits"]),
+    (["run", "--preset", "digits-cosine", "--store", "gopher://x"], ["gopher"]),
+    (["show", "../../etc/passwd"], ["run = ../../etc/passwd"]),
+    (["show", "0123456789ab"], ["0123456789ab"]),
+    (["export", "0123456789ab", "--to", "/tmp/dpcl-nowhere"], ["0123456789ab"]),
+    (["list", "shoes"], ["shoes"]),
+    (["account", "--epsilon", "0", "--delta", "1e-5"], ["epsilon = 0"]),
+    (["account", "--epsilon", "1"], ["exactly two"]),
+    (["account", "--epsilon", "1", "--delta", "1e-5", "--sample-rate", "1.5"], ["sample_rate = 1.5", "(0, 1]"]),
+    (["run", "--preset", "digits-cosine", "--set", "privacy.label_share=1"], ["privacy.label_share = 1", "0.999"]),
+    (["account", "--epsilon", "x", "--delta", "1e-5"], ["x"]),
+    (["audit", "--preset", "digits-cosine", "--trials", "3"], ["--trials = 3"]),
+    (["tune", "--preset", "digits-cosine", "--on", "private"], ["method = cosine", "to tune"]),
+    (TUNE, ["--on DATASET", "--on private"]),
+    ([*TUNE, "--on", "private", "--trials", "0"], ["n_trials = 0", "1"]),
+    ([*TUNE, "--on", "private", "--set", "seeds=[1, 2]"], ["seeds = 1, 2", "one seed"]),
+    ([*TUNE, "--proxy", "digits"], ["proxy = digits", "shares examples"]),
+    ([*TUNE, "--on", "nowhere"], ["nowhere"]),
+    (["tune", "--resume", "0123456789ab"], ["0123456789ab", "no such run"]),
+    (["resume", "0123456789ab", "--trials", "9"], ["unrecognized arguments: --trials 9"]),
+    (["fly"], ["fly"]),
+    (["audit", "--preset", "digits-cosine", "--trials", str(2**63 - 1)], ["--trials = 922337", "10,000,000"]),
+    ([*SWEEP, f"seeds={'9' * 5000}"], ["--over = seeds=999", "must be KEY=[VALUE, ...]"]),
+    ([*SWEEP, f"seeds=[{'9' * 5000}]"], ["--over = seeds=[999", "must be KEY=[VALUE, ...]"]),
+    ([*SWEEP, f"seeds=[0x{'f' * 5000}]"], ["seeds"]),
+    ([*SWEEP, f"seeds={'[' * 5000}"], ["--over = seeds=[[[", "must be KEY=[VALUE, ...]"]),
+    (["run", "caf\udce9.toml"], ["command line = caf", "must be text in UTF-8"]),
+    (["verify", "card\0.json"], ["command line = card\\0.json", "without NUL"]),
+    (["verify", ""], ["CARD = '': must not be empty"]),
+    (["run", ""], ["TARGET = '': must not be empty"]),
+    (["run", "--preset", "digits-cosine", "--executor", ""], ["--executor = '': must not be empty"]),
+    (["run", "--preset", "digits-cosine", "--device="], ["--device = '': must not be empty"]),
+    (["runs", "--store", ""], ["--store = '': must not be empty"]),
+    (["run", "--preset", "digits-cosine", "--set", ""], ["--set = '': must not be empty"]),
+    (["reproduce", "tobaben", "--experiment", ""], ["--experiment = '': must not be empty"]),
+    (["cache", "--clean", ""], ["--delete = '': must not be empty"]),
+    (["export", "0123456789ab", "--to", ""], ["--to = '': must not be empty"]),
+    (["site", "--to", ""], ["--to = '': must not be empty"]),
+    (["site", "--to", "/dev/null/site"], ["--to = /dev/null/site: must be a folder that can be written"]),
+    (["runs", "--store", "sqlite:////dev/null"], ["store sqlite:////dev/null: must be a regular file"]),
+    (["run", "--preset", "digits-cosine", "--set", "seeds=[true]"], ["seeds = True: must be"]),
+    (["run", "--all", "--set", "method=cosine"], ["--all = : needs a preset"]),
+    (["run", "--preset", "digits-cosine", "--all", "--ceiling"], ["--all = : cannot be combined"]),
+    (["lits", "presets"], ["did you mean list?"]),
+    (["run", "--preset", "digit-cosine"], ["did you mean digits-cosine?"]),
+    (["run", "--preset", "digits-cosine", "--set", "privacy.epsilon=1"], ["did you mean privacy.epsilons?"]),
+    (["run", "--preset", "digits-peft-head", "--set", "params.learningrate=1"], ["mean params.learning_rate?"]),
+    (["run", "--set", "method=cosin"], ["did you mean cosine?"]),
+    (["run", "--set", "method=joint-network", "--set", "privacy.epsilons=[1]"], ["add --set 'privacy.epsilons=[inf]'"]),
+    ([*SMALL, "--device", "cuda:99"], ["--device = cuda:99: must be a device of this computer: cpu"]),
+])
 def test_wrong_input_is_one_line_and_status_2(arguments, words, capsys):
     status, out, err = called(*arguments, capsys=capsys)
     assert status == 2
@@ -170,18 +167,15 @@ def test_run_says_once_that_it_waits_for_a_locked_store_and_creates_one_run(caps
         common.carry_out(Store(), replay.a_spec(), None, "cpu")
 
 
-@pytest.mark.parametrize(
-    ("of", "name", "arguments"),
-    [
-        (Sets, "create", ("run", "--preset", "digits-cosine", "--all")),
-        (Sets, "create", ("sweep", "--preset", "digits-cosine")),
-        (Store, "create", ("reproduce", "lifelong")),
-        (Studies, "create", (*TUNE, "--on", "private")),
-        (Studies, "resume", ("resume", "aaaaaaaaaaaa")),
-        (Audits, "create", ("audit", "--run", "RUN")),
-        (resumption, "resume", ("resume", "RUN")),
-    ],
-)
+@pytest.mark.parametrize(("of", "name", "arguments"), [
+    (Sets, "create", ("run", "--preset", "digits-cosine", "--all")),
+    (Sets, "create", ("sweep", "--preset", "digits-cosine")),
+    (Store, "create", ("reproduce", "lifelong")),
+    (Studies, "create", (*TUNE, "--on", "private")),
+    (Studies, "resume", ("resume", "aaaaaaaaaaaa")),
+    (Audits, "create", ("audit", "--run", "RUN")),
+    (resumption, "resume", ("resume", "RUN")),
+])
 def test_every_command_that_carries_out_runs_waits_for_a_locked_store(of, name, arguments, capsys, monkeypatch):
     store = Store()
     run_id = store.create(replay.a_spec(), name="one", device="cpu")
@@ -203,13 +197,10 @@ def test_every_command_that_carries_out_runs_waits_for_a_locked_store(of, name, 
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        ("runs",), ("work", "--once"), ("show", "0123456789ab"), ("run", "--preset", "digits-cosine"),
-        ("sweep", "--preset", "digits-cosine"), ("app", "--no-browser"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("command", [
+    ("runs",), ("work", "--once"), ("show", "0123456789ab"), ("run", "--preset", "digits-cosine"),
+    ("sweep", "--preset", "digits-cosine"), ("app", "--no-browser"),
+])
 @pytest.mark.parametrize("named", ["mistyped/store.sqlite", "store.sqlit"])
 @pytest.mark.parametrize("where", ["--store", "DPCL_STORE"])
 def test_a_mistyped_store_is_named_and_none_is_made(capsys, tmp_path, monkeypatch, command, named, where):

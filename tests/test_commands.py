@@ -187,19 +187,16 @@ def test_there_are_sixteen_commands_and_old_names_mean_the_same() -> None:
             assert parser.read([*old, *rest]) == parser.read([*new, *rest])
 
 
-@pytest.mark.parametrize(
-    ("older", "newer"),
-    [
-        ("run --preset digits-cosine", "run digits-cosine"),
-        ("sweep --preset digits-cosine --over seeds=[[0],[1]]", "run digits-cosine --all --over seeds=[[0],[1]]"),
-        ("run --data FILE.csv --target COLUMN", "run FILE.csv --target COLUMN"),
-        ("audit --preset digits-cosine", "audit digits-cosine"),
-        ("audit --run 0123456789ab", "audit 0123456789ab"),
-        ("reproduce tobaben --full", "run tobaben --size full"),
-        ("flower client FOLDER --server 127.0.0.1:9", "flower FOLDER --address 127.0.0.1:9"),
-        ("cache --clean features", "fetch --delete features"),
-    ],
-)
+@pytest.mark.parametrize(("older", "newer"), [
+    ("run --preset digits-cosine", "run digits-cosine"),
+    ("sweep --preset digits-cosine --over seeds=[[0],[1]]", "run digits-cosine --all --over seeds=[[0],[1]]"),
+    ("run --data FILE.csv --target COLUMN", "run FILE.csv --target COLUMN"),
+    ("audit --preset digits-cosine", "audit digits-cosine"),
+    ("audit --run 0123456789ab", "audit 0123456789ab"),
+    ("reproduce tobaben --full", "run tobaben --size full"),
+    ("flower client FOLDER --server 127.0.0.1:9", "flower FOLDER --address 127.0.0.1:9"),
+    ("cache --clean features", "fetch --delete features"),
+])
 def test_an_older_option_means_a_newer_one_or_the_first_argument(older, newer, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "FILE.csv").touch()

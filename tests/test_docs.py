@@ -232,19 +232,16 @@ def test_every_sentence_on_security_names_a_test_or_a_module_that_is_there() -> 
     assert SECURITY.count(".[^") >= 40
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("[^times] Stored", " Stored"),
-        ("coarse.[^coarse]", "coarse."),
-        ("[^audit]\n", "\n"),
-        (".[^seeded]\n", ".[^seeded] It is safe.\n"),
-        ("[^noise]: `dpcl_core/privacy/noise.py::ReleaseNoise`", "[^noise]: `dpcl_core/privacy/noise.py::NoSuchNoise`"),
-        ("tests/runs/test_looks.py::", "tests/runs/test_no_looks.py::"),
-        ("[^second]: ", "[^secnd]: "),
-        ("[^forgery]: `dpcl_core/privacy/card.py::CHECK_FINDS`", "[^forgery]: somewhere"),
-    ],
-)
+@pytest.mark.parametrize(("old", "new"), [
+    ("[^times] Stored", " Stored"),
+    ("coarse.[^coarse]", "coarse."),
+    ("[^audit]\n", "\n"),
+    (".[^seeded]\n", ".[^seeded] It is safe.\n"),
+    ("[^noise]: `dpcl_core/privacy/noise.py::ReleaseNoise`", "[^noise]: `dpcl_core/privacy/noise.py::NoSuchNoise`"),
+    ("tests/runs/test_looks.py::", "tests/runs/test_no_looks.py::"),
+    ("[^second]: ", "[^secnd]: "),
+    ("[^forgery]: `dpcl_core/privacy/card.py::CHECK_FINDS`", "[^forgery]: somewhere"),
+])
 def test_a_sentence_without_its_note_and_a_note_that_leads_nowhere_are_found(old: str, new: str) -> None:
     assert SECURITY.count(old) == 1
     assert _unheld(SECURITY.replace(old, new))

@@ -16,6 +16,7 @@ from dpcl_core.privacy import card as privacy_card
 from dpcl_core.privacy import card_document, gaussian
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.spec import Cell, RunSpec
+from tests.support.asserting import refuses
 from tests.support.tiers import of_methods, quick
 
 pytestmark = pytest.mark.usefixtures("home")
@@ -101,12 +102,6 @@ def test_accuracy_grows_with_epsilon_and_is_the_same_for_all_label_settings_with
     assert finals["prior"][1.0] > finals["prior-const"][1.0] + 0.03
 
 
-def test_pooled_accuracy_without_noise_does_not_depend_on_the_class_order() -> None:
-    run = spec(privacy={"epsilons": [math.inf]}, seeds=[0, 1, 2])
-    pooled = {event.pooled for event in engine.run(run) if isinstance(event, TaskLearned) and event.task == 4}
-    assert len({round(value, 12) for value in pooled}) == 1
-
-
 def test_labels_outside_the_public_list_are_never_predicted() -> None:
     run = spec(public_labels=["0", "1", "2"], privacy={"epsilons": [math.inf]}, seeds=[0], scenario={"tasks": 1})
     event = next(event for event in engine.run(run) if isinstance(event, TaskLearned))
@@ -139,8 +134,7 @@ def test_noise_that_no_model_survives_is_said_before_the_first_task() -> None:
 
 
 def test_what_is_wrong_is_said_before_anything_starts() -> None:
-    with pytest.raises(BadInput, match=r"scenario\.tasks"):
-        next(iter(engine.run(spec(scenario={"tasks": 11}))))
+    refuses(r"scenario\.tasks", lambda: next(iter(engine.run(spec(scenario={"tasks": 11})))))
 
 
 def test_what_has_no_bound_is_not_released(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,6 +19,7 @@ from dpcl_core.runs import worker
 from dpcl_core.runs.audits import Audits, Studies
 from dpcl_core.runs.store import Store
 from tests.support import replay, tuned
+from tests.support.asserting import refuses
 from tests.support.signatures import TOLD, with_lists
 from tests.support.texts import SCORED, with_texts
 
@@ -49,8 +50,7 @@ def test_only_a_run_with_results_of_its_own_is_exported(name, tmp_path, capsys):
     tuning = Studies(Store()).create(tuned.a_tuning())
     for run_id in [audit] if name == "resume" else [tuning, audit]:  # a tuning is resumed
         if name == "load":
-            with pytest.raises(BadInput, match="a tuning, an audit or a part of a run"):
-                api.load(run_id)
+            refuses("a tuning, an audit or a part of a run", api.load, run_id)
             continue
         assert cli.main([name, run_id, *(["--to", str(tmp_path / "DIR")] if name == "export" else [])]) == 2
         shown = capsys.readouterr()

@@ -169,42 +169,36 @@ def test_forward_transfer_can_be_recomputed_from_an_export() -> None:
     assert len(set(told["ahead"][:-1]) | set(told["untrained"])) > 1, "something moved"
 
 
-@pytest.mark.parametrize(
-    ("scenario", "more", "said"),
-    [
-        ({"protocol": "one-vs-rest"}, {"public_labels": ["9"]}, "public_labels = 9: must be classes of own:mine: not 0, 0"),
-        ({}, {"privacy": {"epsilons": [1.0], "delta": 0.25}}, "must be below 1/5 = 0.2, one over the number of clients"),
-        ({}, {"data": {"dataset": "own:mine", "backbone": "pixels"}}, "must be an encoder of texts for"),
-        ({}, {"data": {"dataset": "digits", "backbone": "minilm"}, **FEDAVG}, "is an encoder, which reads texts only"),
-        ({"clients": 0}, {}, "scenario.clients = 0: must be"),
-        ({}, {"method": "label-means", "params": {"dimensions": 385}}, "dimensions = 385: must be at most 384, the"),
-        ({}, {"method": "cslr-published", "params": {"dimensions": 385}}, "dimensions = 385: must be at most 384, the"),
-        ({"alpha": 0}, {}, "scenario.alpha = 0: must be"),
-        ({"clients": 200}, {"data": TINY, "method": "cslr-server-head"}, "scenario.clients = 200: must be at most"),
-        (
-            {"clients": 2},
-            {"data": {"dataset": "digits", "train_per_class": 1}, **FEDAVG},
-            "scenario.clients = 2: must have 10 training examples each, and there are 10 in all",
-        ),
-        ({"clients": 500}, {"data": {"dataset": "digits"}, **FEDAVG}, "scenario.clients = 500: must be at most 134"),
-    ],
-)
+@pytest.mark.parametrize(("scenario", "more", "said"), [
+    ({"protocol": "one-vs-rest"}, {"public_labels": ["9"]}, "public_labels = 9: must be classes of own:mine: not 0, 0"),
+    ({}, {"privacy": {"epsilons": [1.0], "delta": 0.25}}, "must be below 1/5 = 0.2, one over the number of clients"),
+    ({}, {"data": {"dataset": "own:mine", "backbone": "pixels"}}, "must be an encoder of texts for"),
+    ({}, {"data": {"dataset": "digits", "backbone": "minilm"}, **FEDAVG}, "is an encoder, which reads texts only"),
+    ({"clients": 0}, {}, "scenario.clients = 0: must be"),
+    ({}, {"method": "label-means", "params": {"dimensions": 385}}, "dimensions = 385: must be at most 384, the"),
+    ({}, {"method": "cslr-published", "params": {"dimensions": 385}}, "dimensions = 385: must be at most 384, the"),
+    ({"alpha": 0}, {}, "scenario.alpha = 0: must be"),
+    ({"clients": 200}, {"data": TINY, "method": "cslr-server-head"}, "scenario.clients = 200: must be at most"),
+    (
+        {"clients": 2},
+        {"data": {"dataset": "digits", "train_per_class": 1}, **FEDAVG},
+        "scenario.clients = 2: must have 10 training examples each, and there are 10 in all",
+    ),
+    ({"clients": 500}, {"data": {"dataset": "digits"}, **FEDAVG}, "scenario.clients = 500: must be at most 134"),
+])
 def test_what_cannot_be_is_refused_before_features_are_computed(scenario, more, said):
     assert said in str(refusal_of(lambda: checks.check_run(spec(scenario, **more))))
 
 
-@pytest.mark.parametrize(
-    ("labels", "scenario", "public", "lacking"),
-    [
-        ("prior", {}, ["0", "1", "3"], "2"),
-        ("prior", {"tasks": 2}, ["0", "1"], "task 2"),
-        ("prior", {"protocol": "one-vs-rest", "order": ["2", "0"]}, ["not 2", "2"], "0"),
-        ("prior-const", {"protocol": "one-vs-rest", "order": ["2", "0"]}, ["not 2", "2"], "0"),
-        ("prior", {"tasks": 2}, ["0", "3"], None),
-        ("prior", {"protocol": "domain-incremental"}, ["0"], None),
-        ("prior-const", {}, ["0"], None),  # one list for all tasks: what others hold is dropped
-    ],
-)
+@pytest.mark.parametrize(("labels", "scenario", "public", "lacking"), [
+    ("prior", {}, ["0", "1", "3"], "2"),
+    ("prior", {"tasks": 2}, ["0", "1"], "task 2"),
+    ("prior", {"protocol": "one-vs-rest", "order": ["2", "0"]}, ["not 2", "2"], "0"),
+    ("prior-const", {"protocol": "one-vs-rest", "order": ["2", "0"]}, ["not 2", "2"], "0"),
+    ("prior", {"tasks": 2}, ["0", "3"], None),
+    ("prior", {"protocol": "domain-incremental"}, ["0"], None),
+    ("prior-const", {}, ["0"], None),  # one list for all tasks: what others hold is dropped
+])
 def test_a_task_without_a_public_label_is_refused_before_features_are_computed(labels, scenario, public, lacking):
     asked = spec(scenario, labels=labels, public_labels=public)
     if lacking is None:

@@ -168,14 +168,6 @@ def test_a_server_outlasts_what_strangers_send(home: Path) -> None:
             assert fuzz_server(kind, "sample", 15, port)["findings"] == 0
 
 
-def test_a_finding_is_counted(capsys: pytest.CaptureFixture[str]) -> None:
-    def fails(_draw: random.Random) -> bool:
-        raise KeyError("x")
-
-    assert _counted("settings", "s", 3, fails) == {"tried": 3, "accepted": 0, "findings": 3}
-    assert capsys.readouterr().out.count("FOUND settings 's' ") == 3
-
-
 def page(record: Mapping[str, Mapping[str, object]]) -> str:
     """The counts as a page of the documentation."""
     rows = [

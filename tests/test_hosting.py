@@ -67,17 +67,14 @@ def test_the_app_listens_where_it_is_told_and_else_on_this_computer(given, addre
     assert f"--server.address={address}" in started[0]
 
 
-@pytest.mark.parametrize(
-    ("given", "says"),
-    [
-        (["--port", "99999999"], "--port = 99999999: must be from 1 to 65535"),
-        (["--port", "-5"], "--port = -5: must be from 1 to 65535"),
-        (["--port", "0"], "--port = 0: must be from 1 to 65535"),
-        (["--address", "nope.invalid"], "--address = nope.invalid: must be an address of this computer, such as localhost"),
-        (["--address", "x" * 70], "must be an address of this computer"),
-        (["--address", "192.0.2.1"], "must be an address of this computer"),
-    ],
-)
+@pytest.mark.parametrize(("given", "says"), [
+    (["--port", "99999999"], "--port = 99999999: must be from 1 to 65535"),
+    (["--port", "-5"], "--port = -5: must be from 1 to 65535"),
+    (["--port", "0"], "--port = 0: must be from 1 to 65535"),
+    (["--address", "nope.invalid"], "--address = nope.invalid: must be an address of this computer, such as localhost"),
+    (["--address", "x" * 70], "must be an address of this computer"),
+    (["--address", "192.0.2.1"], "must be an address of this computer"),
+])
 def test_an_address_at_which_no_server_can_listen_is_refused(given, says, monkeypatch, capsys):
     monkeypatch.setattr(reading.os, "execve", lambda *_: pytest.fail("it started"))
     assert cli.main(["app", "--no-browser", f"--port={serving.free_port()}", *given]) == 2

@@ -231,44 +231,41 @@ HEAVY_DATA = "torch pyarrow sklearn huggingface_hub pandas PIL"
 AVAILABLE = "for card in catalog.CARDS.values(): catalog.available(card)"
 
 
-@pytest.mark.parametrize(
-    ("program", "unloaded"),
-    [
-        ("import dpcl_core", "numpy pandas streamlit torch"),
-        ("import dpcl_core as dpcl\nassert all(hasattr(dpcl, name) for name in dpcl.__all__)", "streamlit torch"),
-        ("from dpcl_core.runs import process\nprocess.devices()", "torch"),
-        ("import dpcl_core.runs.worker", "torch streamlit pandas dp_accounting plotly"),
-        *(  # asked for often, and loading all that commands need takes a second
-            (
-                f"from dpcl_core import cli\ntry: cli.main(['{option}'])\nexcept SystemExit: pass",
-                "dpcl_core.checks dpcl_core.methods pydantic numpy",
-            )
-            for option in ("--version", "--help")
-        ),
-        ("from dpcl_core import engine\nfrom dpcl_core.data import intake, load, understood", HEAVY_DATA),
-        (f"from dpcl_core.data import catalog\n{AVAILABLE}", HEAVY_DATA),
-        ("from dpcl_core import spec\nfrom dpcl_core.data import load\nload.load_dataset(spec.DataSpec())", HEAVY_DATA),
+@pytest.mark.parametrize(("program", "unloaded"), [
+    ("import dpcl_core", "numpy pandas streamlit torch"),
+    ("import dpcl_core as dpcl\nassert all(hasattr(dpcl, name) for name in dpcl.__all__)", "streamlit torch"),
+    ("from dpcl_core.runs import process\nprocess.devices()", "torch"),
+    ("import dpcl_core.runs.worker", "torch streamlit pandas dp_accounting plotly"),
+    *(  # asked for often, and loading all that commands need takes a second
         (
-            f"from dpcl_core.backbones import catalog, extractor\n{AVAILABLE}\nextractor.load('pixels')\n"
-            "extractor.load('convnext-cifar100').identity, extractor.load('convnext-cifar100').feature_dim",
-            "torch timm torchvision sklearn transformers peft",
-        ),
-        (
-            "from dpcl_core.backbones import plain_language\nfrom dpcl_core.data.texts import Texts\n"
-            "plain_language.load().log_probabilities(plain_language.read(Texts(['some text']), 'lm-tiny', 8)[:, :, 0])",
-            "torch transformers peft",
-        ),
-        (
-            "from dpcl_core.papers import forecasts\n"
-            "forecasts.expected(forecasts.Sizes(300, 4, 2, 'minilm', 384, 'dp-learned', 1e-5))",
-            "torch",
-        ),
-        (  # what Start imports before it feeds the element
-            "import pages.start\nfrom dpcl_core.elements import element\nelement.hero_document()",
-            "torch scipy dp_accounting dpcl_core.figures.theme",
-        ),
-    ],
-)
+            f"from dpcl_core import cli\ntry: cli.main(['{option}'])\nexcept SystemExit: pass",
+            "dpcl_core.checks dpcl_core.methods pydantic numpy",
+        )
+        for option in ("--version", "--help")
+    ),
+    ("from dpcl_core import engine\nfrom dpcl_core.data import intake, load, understood", HEAVY_DATA),
+    (f"from dpcl_core.data import catalog\n{AVAILABLE}", HEAVY_DATA),
+    ("from dpcl_core import spec\nfrom dpcl_core.data import load\nload.load_dataset(spec.DataSpec())", HEAVY_DATA),
+    (
+        f"from dpcl_core.backbones import catalog, extractor\n{AVAILABLE}\nextractor.load('pixels')\n"
+        "extractor.load('convnext-cifar100').identity, extractor.load('convnext-cifar100').feature_dim",
+        "torch timm torchvision sklearn transformers peft",
+    ),
+    (
+        "from dpcl_core.backbones import plain_language\nfrom dpcl_core.data.texts import Texts\n"
+        "plain_language.load().log_probabilities(plain_language.read(Texts(['some text']), 'lm-tiny', 8)[:, :, 0])",
+        "torch transformers peft",
+    ),
+    (
+        "from dpcl_core.papers import forecasts\n"
+        "forecasts.expected(forecasts.Sizes(300, 4, 2, 'minilm', 384, 'dp-learned', 1e-5))",
+        "torch",
+    ),
+    (  # what Start imports before it feeds the element
+        "import pages.start\nfrom dpcl_core.elements import element\nelement.hero_document()",
+        "torch scipy dp_accounting dpcl_core.figures.theme",
+    ),
+])
 def test_what_a_program_does_not_use_is_not_loaded(program: str, unloaded: str) -> None:
     code = f"import sys\n{program}\nprint(sorted({set(unloaded.split())} & set(sys.modules)))"
     assert python("-c", code).splitlines()[-1] == "[]"

@@ -41,17 +41,14 @@ TOY = Print(
 )
 
 
-@pytest.mark.parametrize(
-    ("changed", "title", "words"),
-    [
-        ({}, "As printed", "As printed (Doe 2020)."),
-        ({"epochs": 3}, "As printed but for epochs",
-         "As printed (Doe 2020). On another scale: params.epochs = 3 (printed: 40)."),
-        ({"epochs": 3, "clip_norm": 3.0}, "Differs from the paper in 1 setting and in epochs",
-         "Made to work (Doe 2020): params.clip_norm = 3 (printed: 1 or 2). "
-         "On another scale: params.epochs = 3 (printed: 40)."),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("changed", "title", "words"), [
+    ({}, "As printed", "As printed (Doe 2020)."),
+    ({"epochs": 3}, "As printed but for epochs",
+     "As printed (Doe 2020). On another scale: params.epochs = 3 (printed: 40)."),
+    ({"epochs": 3, "clip_norm": 3.0}, "Differs from the paper in 1 setting and in epochs",
+     "Made to work (Doe 2020): params.clip_norm = 3 (printed: 1 or 2). "
+     "On another scale: params.epochs = 3 (printed: 40)."),
+])
 def test_a_layer_names_what_differs_with_both_values_and_counts_no_scale(changed, title, words):
     layer = TOY.layer(spec(learning_rate=0.1, **changed))
     assert (layer.source, layer.title, layer.words) == ("Doe 2020", title, words)

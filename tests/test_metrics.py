@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpcl_core import metrics
+from tests.support.asserting import refuses
 
 MATRIX = [[0.9], [0.7, 0.8], [0.75, 0.5, 1.0]]
 
@@ -84,5 +85,4 @@ def test_a_run_in_which_nothing_was_tested_has_no_metrics() -> None:
 
 
 def test_a_missing_entry_below_the_diagonal_is_an_error() -> None:
-    with pytest.raises(ValueError, match=r"accuracy\[1\]\[1\]"):
-        metrics.summary([[0.5], [0.5]])
+    refuses(r"accuracy\[1\]\[1\]", metrics.summary, [[0.5], [0.5]], error=ValueError)

@@ -118,24 +118,21 @@ def test_every_kind_of_file_runs(name: str, kind: str, capsys: pytest.CaptureFix
     assert f"own:mine: {kind};" in out
 
 
-@pytest.mark.parametrize(
-    ("words", "sentence"),
-    [
-        (("--data", "no.csv"), "--data = no.csv: is not there"),
-        (("--data", "mine.csv"), "--target = nothing: must name the column of labels; say --header if"),
-        (("--data", "mine.csv", "--header"), "--target = nothing: must name the column of labels, one of x, y"),
-        (("--data", "mine.csv", "--target", "z"), "target = z: must be a column of own:mine/mine.csv; say --header if"),
-        (("--data", "mine.csv", "--target", "z", "--header"), "target = z: must be a column of own:mine/mine.csv: x, y"),
-        (("--data", "mine.csv", "--target", "x", "--person", "y", "--per-person", "0"), "per_person = 0"),
-        (("--data", "mine.csv", "--target", "x", "--per-person", "2"), "--per-person = 2: needs --person COLUMN"),
-        (("--data", "mine.csv", "--target", "one"), "must be a column"),
-        (("--data", "mine.csv", "--target", "y", "--set", "method=l2dp"), "method = l2dp"),
-        (("--data", "mine.csv", "--target", "y", "--preset", "digits-cosine"), "cannot be combined"),
-        (("--data", "mine.csv", "--target", "y", "--set", "privacy.delta=0.5"), "privacy.delta = 0.5"),
-        (("--data", ""), "must not be empty"),
-        (("--data", "same.csv", "--target", "y"), "own:same = 1 label: must have 2 labels or more in its test part"),
-    ],
-)
+@pytest.mark.parametrize(("words", "sentence"), [
+    (("--data", "no.csv"), "--data = no.csv: is not there"),
+    (("--data", "mine.csv"), "--target = nothing: must name the column of labels; say --header if"),
+    (("--data", "mine.csv", "--header"), "--target = nothing: must name the column of labels, one of x, y"),
+    (("--data", "mine.csv", "--target", "z"), "target = z: must be a column of own:mine/mine.csv; say --header if"),
+    (("--data", "mine.csv", "--target", "z", "--header"), "target = z: must be a column of own:mine/mine.csv: x, y"),
+    (("--data", "mine.csv", "--target", "x", "--person", "y", "--per-person", "0"), "per_person = 0"),
+    (("--data", "mine.csv", "--target", "x", "--per-person", "2"), "--per-person = 2: needs --person COLUMN"),
+    (("--data", "mine.csv", "--target", "one"), "must be a column"),
+    (("--data", "mine.csv", "--target", "y", "--set", "method=l2dp"), "method = l2dp"),
+    (("--data", "mine.csv", "--target", "y", "--preset", "digits-cosine"), "cannot be combined"),
+    (("--data", "mine.csv", "--target", "y", "--set", "privacy.delta=0.5"), "privacy.delta = 0.5"),
+    (("--data", ""), "must not be empty"),
+    (("--data", "same.csv", "--target", "y"), "own:same = 1 label: must have 2 labels or more in its test part"),
+])
 def test_what_is_refused_is_refused_before_there_is_a_run(words, sentence, capsys):
     write(Path("mine.csv"), [["x", "y"], *([row, "ab"[row % 2]] for row in range(80))])
     write(Path("same.csv"), [["x", "y"], *([row, "a"] for row in range(80))])

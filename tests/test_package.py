@@ -119,14 +119,11 @@ def test_the_base_alone_carries_out_the_first_preset(installed: Path, tmp_path: 
     assert json.loads(done.stdout)["status"] == "finished"
 
 
-@pytest.mark.parametrize(
-    ("arguments", "extra"),
-    [
-        (["run", "--preset", "pecl-synthetic"], "torch"),
-        (["tune", "--preset", "digits-peft-head", "--proxy", "digits"], "tune"),
-        (["run", "--preset", "digits-cosine", "--set", 'data.backbone="convnext-cifar100"'], "torch"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "extra"), [
+    (["run", "--preset", "pecl-synthetic"], "torch"),
+    (["tune", "--preset", "digits-peft-head", "--proxy", "digits"], "tune"),
+    (["run", "--preset", "digits-cosine", "--set", 'data.backbone="convnext-cifar100"'], "torch"),
+])
 def test_what_is_lacking_is_said_with_its_extra(installed: Path, tmp_path: Path, arguments: list[str], extra: str) -> None:
     done = called(installed, tmp_path, *arguments)
     assert done.returncode == 2

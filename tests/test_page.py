@@ -73,21 +73,18 @@ def test_a_link_repeats_the_run() -> None:
     assert checks.parse(settings) == checks.parse(ONE)
 
 
-@pytest.mark.parametrize(
-    ("settings", "kind", "said"),
-    [
-        ({"method": "cosin"}, "wrong-input", "did you mean cosine"),
-        ({"privacy": {"delta": 2}}, "wrong-input", "privacy.delta = 2"),
-        ({"data": {"dataset": "own"}}, "wrong-input", "must be a file of yours"),
-        ({"scenario": 5}, "wrong-input", "must be a table of settings"),
-        ({"data": {"dataset": "own:nothing"}}, "data-missing", "runs in the installed app"),
-        (
-            {"method": "peft-ensemble", "params": {"adapter": "film"}, "data": {"backbone": "vit-cifar100"}},
-            "data-missing",
-            "app",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("settings", "kind", "said"), [
+    ({"method": "cosin"}, "wrong-input", "did you mean cosine"),
+    ({"privacy": {"delta": 2}}, "wrong-input", "privacy.delta = 2"),
+    ({"data": {"dataset": "own"}}, "wrong-input", "must be a file of yours"),
+    ({"scenario": 5}, "wrong-input", "must be a table of settings"),
+    ({"data": {"dataset": "own:nothing"}}, "data-missing", "runs in the installed app"),
+    (
+        {"method": "peft-ensemble", "params": {"adapter": "film"}, "data": {"backbone": "vit-cifar100"}},
+        "data-missing",
+        "app",
+    ),
+])
 def test_what_cannot_run_is_one_sentence(home: Path, settings: object, kind: str, said: str) -> None:
     found = answer(Page().check(json.dumps(settings)))
     assert not found["ok"]
@@ -140,8 +137,7 @@ def test_texts_and_embeddings_are_taken_in(home: Path, monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize(
-    ("name", "content"), [("x.parquet", b"1"), ("x.csv", b""), ("x.csv", b"\x00\x01"), ("x.npz", b"PK"), ("x", b"1")]
-)
+    ("name", "content"), [("x.parquet", b"1"), ("x.csv", b""), ("x.csv", b"\x00\x01"), ("x.npz", b"PK"), ("x", b"1")])
 def test_a_file_that_cannot_be_read_is_one_sentence(home: Path, name: str, content: bytes) -> None:
     failure = answer(Page().own(name, content, "{}"))["failure"]
     assert failure["kind"] in ("wrong-input", "data-missing"), failure

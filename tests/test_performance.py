@@ -29,30 +29,9 @@ def test_a_table_says_machine_date_commit_and_medians() -> None:
     ]
 
 
-def test_what_was_timed_in_the_browser_counts_and_the_worst_of_it_too() -> None:
-    name = "test_what_the_server_draws[map of a run]"
-    timed = {"name": name, "stats": {"median": 3.0}, "extra_info": {"median": 0.15, "worst": 0.39}}
-    line = "| slider: map of a run | < 200 ms, at most 400 ms |"
-    assert performance.section([timed], "").endswith(f"{line} 150 ms, at most 390 ms |")
-    timed["extra_info"] = {"median": 0.15, "worst": 0.41}
-    assert performance.section([timed], "").endswith(f"{line} **150 ms, at most 410 ms** |")
-
-
 def test_it_is_written_between_its_marks_and_nowhere_else() -> None:
     document = performance.DOCUMENT.read_text(encoding="utf-8")
     once = performance.written(document, "| new |")
     assert "| new |" in once
     assert performance.written(once, "| newer |") == performance.written(document, "| newer |")
     assert once.partition(performance.END)[2] == document.partition(performance.END)[2]
-
-
-def test_the_table_of_rivals_has_the_least_and_the_most_of_each_kind_of_kernels() -> None:
-    heads, texts = "test_steps_beside_three_rivals[10]", "test_clipped_sums_of_32_texts[full]"
-    own = [
-        [{"name": heads, "extra_info": {"batched torch": slower}}, {"name": texts, "extra_info": {"hooks": 1.1}}]
-        for slower in (1.456, 1.38)
-    ]
-    lines = performance.rivals([("", turn) for turn in own])
-    assert lines[2] == "| a batched loop in torch | 1.38 to 1.46 |  |  |  |"
-    assert lines[3] == "| Opacus' hooks |  |  |  | 1.1 |"
-    assert lines[6] == f"| Opacus' hooks{[*performance.KERNELS][1]} |  |  |  |  |"

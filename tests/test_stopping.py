@@ -26,7 +26,7 @@ from dpcl_core.runs.queue import Visitor, read_limits
 from dpcl_core.runs.run import Run, columns_of
 from dpcl_core.runs.store import Store
 from tests.support import replay, stand_in
-from tests.support.asserting import document_of, includes, printed
+from tests.support.asserting import document_of, includes, printed, refuses
 from tests.support.sleeping_method import CARD
 from tests.support.tiers import quick
 from tests.support.waiting import NEVER_SECONDS, PATIENCE_SECONDS, until
@@ -169,14 +169,11 @@ def test_parts_of_a_run_pass_over_what_nobody_starts(store, monkeypatch):
     assert (begun, store.status(left)) == ([part], "queued")
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        QUICK, ["run", "--all", "--preset", "digits-cosine"], ["sweep", "--preset", "digits-cosine"], ["resume", "BROKEN"],
-        ["reproduce", "tobaben", "--experiment", "paper-blurry"], ["audit", "--run", "DONE"],
-        ["tune", "--preset", "digits-peft-head", "--set", "privacy.epsilons=[1.0]", "--set", "seeds=[0]", "--on", "private"],
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("command", [
+    QUICK, ["run", "--all", "--preset", "digits-cosine"], ["sweep", "--preset", "digits-cosine"], ["resume", "BROKEN"],
+    ["reproduce", "tobaben", "--experiment", "paper-blurry"], ["audit", "--run", "DONE"],
+    ["tune", "--preset", "digits-peft-head", "--set", "privacy.epsilons=[1.0]", "--set", "seeds=[0]", "--on", "private"],
+])
 def test_no_wait_refuses_while_the_device_is_taken_and_leaves_no_run(store, monkeypatch, capsys, command):
     monkeypatch.setattr(checks, "check_run", lambda spec: None)  # a paper's data are not on every computer
     ended = {status: replay.fill(store, replay.a_spec(), [], status=status) for status in ("finished", "cancelled")}
@@ -286,8 +283,7 @@ def test_an_error_of_the_listener_is_the_callers_and_breaks_the_run_off(store):
     def broken(event: Event) -> None:
         raise ZeroDivisionError("mine")
 
-    with pytest.raises(ZeroDivisionError, match="mine"):
-        dpcl.run("digits-cosine", epsilons=[1.0], seeds=[0], on_event=broken)
+    refuses("mine", dpcl.run, "digits-cosine", epsilons=[1.0], seeds=[0], on_event=broken, error=ZeroDivisionError)
     (run,) = store.list_runs()
     assert (run.status, run.error) == ("cancelled", None)
     assert resumption.why_not(store, run.id) is None
@@ -297,7 +293,6 @@ def test_a_store_is_named_by_the_path_of_its_file(tmp_path: Path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     result = dpcl.run("digits-cosine", epsilons=[1.0], seeds=[0], store=str(tmp_path / "my runs.db"))
     assert dpcl.load(result.run_id, store="my runs.db").events == result.events
-    with pytest.raises(StoreUnknown, match="there is none"):
-        dpcl.load(result.run_id, store="mistyped.db")
+    refuses("there is none", dpcl.load, result.run_id, store="mistyped.db", error=StoreUnknown)
     assert not (tmp_path / "mistyped.db").exists()
     assert Store("my runs.db").url == Store(f"sqlite:///{tmp_path}/my runs.db").url

@@ -25,7 +25,7 @@ from dpcl_core.runs.store import Store
 from dpcl_core.unforeseen import masked
 from pages.parts import document, rooms
 from tests.support import replay
-from tests.support.asserting import includes
+from tests.support.asserting import includes, refusal_of, refuses
 
 SENTENCE = re.compile(
     r"The program itself went wrong; what happened is in logs/errors\.log of its home folder as error ([0-9a-f]{8})\."
@@ -50,26 +50,22 @@ def logged(number: str) -> str:
     return entry
 
 
-@pytest.mark.parametrize(
-    ("text", "shown"),
-    [
-        ("postgresql://a:b@c/d", "postgresql://a:***@c/d"),
-        ("postgresql://a:b@x@c/d?password=e&user=f", "postgresql://a:***@c/d?password=***&user=f"),
-        ("https://x/y?access_token=e&z=1 and s3cr@t", "https://x/y?access_token=***&z=1 and ***"),
-        ("the header hf_abcdefgh", "the header ***"),
-        ("host=db password=b dbname=d, Password = 'b c' x", "host=db password=*** dbname=d, Password = *** x"),
-        ("u:b@c/d //u:b@c/d postgresql:/u:b@c/d", "u:***@c/d //u:***@c/d postgresql:/u:***@c/d"),
-        ("at 12:30@home, 00:30:15 @c, mailto:a@b.c, a@b.c: d@e.f", "at 12:30@home, 00:30:15 @c, mailto:a@b.c, a@b.c: d@e.f"),
-        ("nothing: to hide@all, f(key=1; x)", "nothing: to hide@all, f(key=1; x)"),
-    ],
-)
+@pytest.mark.parametrize(("text", "shown"), [
+    ("postgresql://a:b@c/d", "postgresql://a:***@c/d"),
+    ("postgresql://a:b@x@c/d?password=e&user=f", "postgresql://a:***@c/d?password=***&user=f"),
+    ("https://x/y?access_token=e&z=1 and s3cr@t", "https://x/y?access_token=***&z=1 and ***"),
+    ("the header hf_abcdefgh", "the header ***"),
+    ("host=db password=b dbname=d, Password = 'b c' x", "host=db password=*** dbname=d, Password = *** x"),
+    ("u:b@c/d //u:b@c/d postgresql:/u:b@c/d", "u:***@c/d //u:***@c/d postgresql:/u:***@c/d"),
+    ("at 12:30@home, 00:30:15 @c, mailto:a@b.c, a@b.c: d@e.f", "at 12:30@home, 00:30:15 @c, mailto:a@b.c, a@b.c: d@e.f"),
+    ("nothing: to hide@all, f(key=1; x)", "nothing: to hide@all, f(key=1; x)"),
+])
 def test_secrets_are_masked_and_nothing_else(text: str, shown: str) -> None:
     assert masked(text) == shown
 
 
 @pytest.mark.parametrize(
-    "address", ["postgresql:/someone:s3cr:et@x/y@db/runs", "someone:s3cr:et@x/y@db/runs", "host=db password='s3cr:et@x/y'"]
-)
+    "address", ["postgresql:/someone:s3cr:et@x/y@db/runs", "someone:s3cr:et@x/y@db/runs", "host=db password='s3cr:et@x/y'"])
 def test_the_stores_password_is_known_from_an_address_that_was_mistyped(address, monkeypatch):
     monkeypatch.setenv("DPCL_STORE", address)
     assert masked("refused: s3cr:et@x/y") == "refused: ***"
@@ -221,14 +217,12 @@ def test_toml_of_any_depth_and_length_is_one_sentence(text: str) -> None:
     with pytest.raises(BadInput) as caught:
         checks.parse(checks.read_toml(text))
     assert "\n" not in str(caught.value)
-    with pytest.raises(BadInput):
-        checks.parse(checks.apply_sets({}, [text]))
+    refusal_of(lambda: checks.parse(checks.apply_sets({}, [text])))
 
 
 def test_a_record_that_is_a_pipe_is_refused_before_it_is_read(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "record.json")
-    with pytest.raises(BadInput, match="must be a file that `reproduce --record` wrote"):
-        measured.read_measured(tmp_path / "record.json")
+    refuses("must be a file that `reproduce --record` wrote", measured.read_measured, tmp_path / "record.json")
 
 
 def test_a_module_of_somebody_elses_method_that_fails_is_one_sentence(tmp_path, monkeypatch):
@@ -243,11 +237,9 @@ def test_a_module_of_somebody_elses_method_that_fails_is_one_sentence(tmp_path, 
     ):
         (tmp_path / f"own_{name}.py").write_text(code)
         monkeypatch.setenv("DPCL_METHODS", f"own_{name}")
-        with pytest.raises(BadInput, match=said):
-            catalog._added({})
+        refuses(said, catalog._added, {})
     monkeypatch.setenv("DPCL_METHODS", "own_absent")
-    with pytest.raises(BadInput, match="No module named 'own_absent'"):
-        catalog._added({})
+    refuses("No module named 'own_absent'", catalog._added, {})
 
 
 def test_a_run_asks_no_other_host(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,19 +35,16 @@ def cats(data_dir: Path, **columns: object) -> None:
     write(data_dir / "cats", "test", **columns)
 
 
-@pytest.mark.parametrize(
-    ("labels", "where"),
-    [
-        ([0, 1, None], f"{TEST} row 2, label = nothing"),
-        ([0, -1, 2], f"{TEST} row 1, label = -1"),
-        ([0, 1, 3], f"{TEST} row 2, label = 3"),
-        ([0, 2, 2], "own:cats test = no label 1"),
-        ([0.0, 1.0, 1.5], f"{TEST} row 2, label = nothing"),
-        (["a", "b", "c"], f"{TEST} column label = string"),
-        ([True, False, True], f"{TEST} column label = bool"),
-        (pa.array([0, 1, 2**64 - 1], pa.uint64()), f"{TEST} row 2, label = {2**64 - 1}"),
-    ],
-)
+@pytest.mark.parametrize(("labels", "where"), [
+    ([0, 1, None], f"{TEST} row 2, label = nothing"),
+    ([0, -1, 2], f"{TEST} row 1, label = -1"),
+    ([0, 1, 3], f"{TEST} row 2, label = 3"),
+    ([0, 2, 2], "own:cats test = no label 1"),
+    ([0.0, 1.0, 1.5], f"{TEST} row 2, label = nothing"),
+    (["a", "b", "c"], f"{TEST} column label = string"),
+    ([True, False, True], f"{TEST} column label = bool"),
+    (pa.array([0, 1, 2**64 - 1], pa.uint64()), f"{TEST} row 2, label = {2**64 - 1}"),
+])
 def test_labels_that_cannot_be_used(labels: object, where: str, data_dir: Path) -> None:
     cats(data_dir, image=IMAGES, label=labels)
     assert location(refusal("own:cats")) == where
@@ -63,22 +60,19 @@ def test_a_label_beyond_the_cards_classes(data_dir: Path) -> None:
 STRUCTS = [{"bytes": b"x", "path": "a"}, {"bytes": b"y", "path": "b"}, {"bytes": None, "path": "c"}]
 
 
-@pytest.mark.parametrize(
-    ("columns", "where"),
-    [
-        ({"picture": IMAGES, "label": LABELS}, f"{TEST} = picture, label"),
-        ({"image": IMAGES, "class": LABELS}, f"{TEST} = image, class"),
-        ({"image": [], "label": pa.array([], pa.int64())}, f"{TEST} = no rows"),
-        ({"image": ["a.png"] * 3, "label": LABELS}, f"{TEST} column image = string"),
-        ({"image": [1.5, 2.5, 3.5], "label": LABELS}, f"{TEST} column image = double"),
-        ({"image": [b"x", None, b"x"], "label": LABELS}, f"{TEST} row 1, image = nothing"),
-        ({"image": STRUCTS, "label": LABELS}, f"{TEST} row 2, image = nothing"),
-        ({"image": IMAGES, "label": LABELS, "label_name": ["a", "b", "a"]}, "own:cats class = a"),
-        ({"image": IMAGES * 2, "label": LABELS * 2, "label_name": [*"abcacc"]}, f"{TEST} row 4, label_name = c"),
-        ({"image": IMAGES, "label": LABELS, "label_name": ["a", None, "c"]}, f"{TEST} row 1, label_name = nothing"),
-        ({"image": IMAGES, "label": LABELS, "domain": ["a", "b", "a"]}, "own:cats = domain"),
-    ],
-)
+@pytest.mark.parametrize(("columns", "where"), [
+    ({"picture": IMAGES, "label": LABELS}, f"{TEST} = picture, label"),
+    ({"image": IMAGES, "class": LABELS}, f"{TEST} = image, class"),
+    ({"image": [], "label": pa.array([], pa.int64())}, f"{TEST} = no rows"),
+    ({"image": ["a.png"] * 3, "label": LABELS}, f"{TEST} column image = string"),
+    ({"image": [1.5, 2.5, 3.5], "label": LABELS}, f"{TEST} column image = double"),
+    ({"image": [b"x", None, b"x"], "label": LABELS}, f"{TEST} row 1, image = nothing"),
+    ({"image": STRUCTS, "label": LABELS}, f"{TEST} row 2, image = nothing"),
+    ({"image": IMAGES, "label": LABELS, "label_name": ["a", "b", "a"]}, "own:cats class = a"),
+    ({"image": IMAGES * 2, "label": LABELS * 2, "label_name": [*"abcacc"]}, f"{TEST} row 4, label_name = c"),
+    ({"image": IMAGES, "label": LABELS, "label_name": ["a", None, "c"]}, f"{TEST} row 1, label_name = nothing"),
+    ({"image": IMAGES, "label": LABELS, "domain": ["a", "b", "a"]}, "own:cats = domain"),
+])
 def test_columns_that_cannot_be_used(columns: dict[str, object], where: str, data_dir: Path) -> None:
     cats(data_dir, **columns)
     assert location(refusal("own:cats")) == where
@@ -108,25 +102,22 @@ def test_what_is_wrong_with_a_training_row_is_not_said(data_dir: Path) -> None:
 PIXELS = [[[0.0, 0.5], [1.0, 0.25]]] * 3
 
 
-@pytest.mark.parametrize(
-    ("change", "where"),
-    [
-        (lambda p: [p[0], [[0.0, float("nan")], [1.0, 0.0]], p[2]], "row 1, image = pixel nan"),
-        (lambda p: [p[0], p[1], [[0.0, 0.5], [float("inf"), 0.0]]], "row 2, image = pixel 0.5"),
-        (lambda p: [[[0.0, 0.5], [1.0, -0.01]], *p[1:]], "row 0, image = pixel -0.01"),
-        (lambda p: [p[0], p[1], [[1.01, 0.5], [1.0, 0.0]]], "row 2, image = pixel 1.01"),
-        (lambda p: [p[0], [[None, 0.5], [1.0, 0.0]], p[2]], "row 1, image = pixel nan"),
-        (lambda p: [p[0], [[0.0, 0.5], [1.0]], p[2]], "row 1, image = a list of 1"),
-        (lambda p: [p[0], p[1], [[0.0, 0.5]]], "row 2, image = a list of 1"),
-        (lambda p: [None, *p[1:]], "row 0, image = a list of 0"),
-        (lambda p: [[[0, 1], [2, 256]]] * 3, "row 0, image = pixel 256"),
-        (lambda p: [[[0, 1], [2, -1]]] * 3, "row 0, image = pixel -1"),
-        (lambda p: [[]] * 3, "row 0, image = an empty list"),
-        (lambda p: [[1, 2, 3]] * 3, "column image = lists of 3"),
-        (lambda p: [[[[1, 2]]]] * 3, "column image = lists of 1x1x2"),
-        (lambda p: [[["a"]]] * 3, "column image = string"),
-    ],
-)
+@pytest.mark.parametrize(("change", "where"), [
+    (lambda p: [p[0], [[0.0, float("nan")], [1.0, 0.0]], p[2]], "row 1, image = pixel nan"),
+    (lambda p: [p[0], p[1], [[0.0, 0.5], [float("inf"), 0.0]]], "row 2, image = pixel 0.5"),
+    (lambda p: [[[0.0, 0.5], [1.0, -0.01]], *p[1:]], "row 0, image = pixel -0.01"),
+    (lambda p: [p[0], p[1], [[1.01, 0.5], [1.0, 0.0]]], "row 2, image = pixel 1.01"),
+    (lambda p: [p[0], [[None, 0.5], [1.0, 0.0]], p[2]], "row 1, image = pixel nan"),
+    (lambda p: [p[0], [[0.0, 0.5], [1.0]], p[2]], "row 1, image = a list of 1"),
+    (lambda p: [p[0], p[1], [[0.0, 0.5]]], "row 2, image = a list of 1"),
+    (lambda p: [None, *p[1:]], "row 0, image = a list of 0"),
+    (lambda p: [[[0, 1], [2, 256]]] * 3, "row 0, image = pixel 256"),
+    (lambda p: [[[0, 1], [2, -1]]] * 3, "row 0, image = pixel -1"),
+    (lambda p: [[]] * 3, "row 0, image = an empty list"),
+    (lambda p: [[1, 2, 3]] * 3, "column image = lists of 3"),
+    (lambda p: [[[[1, 2]]]] * 3, "column image = lists of 1x1x2"),
+    (lambda p: [[["a"]]] * 3, "column image = string"),
+])
 def test_pixels_that_are_no_pixels(change: Callable[[list[object]], object], where: str, data_dir: Path) -> None:
     cats(data_dir, image=pa.array(change(PIXELS)), label=LABELS)  # type: ignore[arg-type]
     assert location(refusal("own:cats")) == f"{TEST} {where}"

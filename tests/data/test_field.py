@@ -19,7 +19,6 @@ import pytest
 
 from dpcl_core import machine
 from dpcl_core.data import catalog, intake, outline, table_features, understood
-from dpcl_core.data.card import Writing
 from dpcl_core.data.columns import Column
 from dpcl_core.data.dataset import Vectors
 from dpcl_core.data.intake import Asked
@@ -71,29 +70,24 @@ def values(path: Path, asked: Asked = TARGET) -> np.ndarray:
 # Numbers
 
 
-@pytest.mark.parametrize(
-    ("cells", "written", "expected"),
-    [
-        (["1.5", "-2", "3e2", "True", "?", "n.d."], "", [1.5, -2, 300, 1]),
-        (["1,5", "-2,25", "3", "n/a"], "comma", [1.5, -2.25, 3]),
-        (["1.234,5", "2,1", "-"], "comma", [1234.5, 2.1]),
-        (["1,234", "2,500,000.5", "7"], "thousands", [1234, 2500000.5, 7]),
-        (["1,234", "12,340", "7"], "thousands", [1234, 12340, 7]),
-        (["1,234", "0,125"], "comma", [1.234, 0.125]),
-        (["12 %", "7.5%"], "", [12, 7.5]),
-        (["$1,234.50", "$20.00"], "thousands", [1234.5, 20]),
-        (["2000-01-01", "2001-01-01 12:00:00"], "ymd", [0, 366.5 / 365.2425]),
-        (["01.01.2000", "31.12.1999"], "dmy", [0, -1 / 365.2425]),
-        (["13/01/2000", "01/02/2000"], "dmy", [12 / 365.2425, 31 / 365.2425]),
-        (["01/13/2000", "02/01/2000"], "mdy", [12 / 365.2425, 31 / 365.2425]),
-        (["01/02/2000", "03/04/2000"], None, []),
-        (["red", "1", "2"], None, []),
-        (["", "?"], None, []),
-    ],
-)
-def test_how_numbers_are_written_follows_from_public_cells(
-    cells: list[str], written: Writing | None, expected: list[float]
-) -> None:
+@pytest.mark.parametrize(("cells", "written", "expected"), [
+    (["1.5", "-2", "3e2", "True", "?", "n.d."], "", [1.5, -2, 300, 1]),
+    (["1,5", "-2,25", "3", "n/a"], "comma", [1.5, -2.25, 3]),
+    (["1.234,5", "2,1", "-"], "comma", [1234.5, 2.1]),
+    (["1,234", "2,500,000.5", "7"], "thousands", [1234, 2500000.5, 7]),
+    (["1,234", "12,340", "7"], "thousands", [1234, 12340, 7]),
+    (["1,234", "0,125"], "comma", [1.234, 0.125]),
+    (["12 %", "7.5%"], "", [12, 7.5]),
+    (["$1,234.50", "$20.00"], "thousands", [1234.5, 20]),
+    (["2000-01-01", "2001-01-01 12:00:00"], "ymd", [0, 366.5 / 365.2425]),
+    (["01.01.2000", "31.12.1999"], "dmy", [0, -1 / 365.2425]),
+    (["13/01/2000", "01/02/2000"], "dmy", [12 / 365.2425, 31 / 365.2425]),
+    (["01/13/2000", "02/01/2000"], "mdy", [12 / 365.2425, 31 / 365.2425]),
+    (["01/02/2000", "03/04/2000"], None, []),
+    (["red", "1", "2"], None, []),
+    (["", "?"], None, []),
+])
+def test_how_numbers_are_written_follows_from_public_cells(cells, written, expected):
     column = Column("text", cells)
     assert table_features._writing(column, "x") == written
     if written is not None:
@@ -130,19 +124,15 @@ def test_a_decimal_comma_gives_the_numbers_of_a_point(separator: str, tmp_path: 
 # Lines
 
 
-@pytest.mark.parametrize(
-    "write",
-    [
-        lambda: "sep=;\n" + csv(separator=";"),
-        lambda: csv(separator="|"),
-        lambda: "Patients of 2024\n\n" + csv(),
-        lambda: "# exported by a device\n# on Monday\n" + csv(),
-        lambda: csv([(*one, "", "") for one in ROWS]),
-        lambda: csv().replace("\n", "\r\n"),
-        lambda: "\ufeff" + csv(),
-    ],
-    ids=["sep=", "bars", "title", "comments", "separators at the end", "Windows", "mark"],
-)
+@pytest.mark.parametrize("write", [
+    lambda: "sep=;\n" + csv(separator=";"),
+    lambda: csv(separator="|"),
+    lambda: "Patients of 2024\n\n" + csv(),
+    lambda: "# exported by a device\n# on Monday\n" + csv(),
+    lambda: csv([(*one, "", "") for one in ROWS]),
+    lambda: csv().replace("\n", "\r\n"),
+    lambda: "\ufeff" + csv(),
+], ids=["sep=", "bars", "title", "comments", "separators at the end", "Windows", "mark"])
 def test_tables_as_programs_write_them_are_read_whole(write: Callable[[], str], tmp_path: Path) -> None:
     (tmp_path / "table.csv").write_text(write(), encoding="utf-8", newline="")
     classes, read_as, _, n = seen(tmp_path / "table.csv")

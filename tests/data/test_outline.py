@@ -46,12 +46,6 @@ def test_coins_are_uniform_and_purposes_share_none() -> None:
     assert ((pairs - 20_000 / 49) ** 2 / (20_000 / 49)).sum() < 117
 
 
-def test_the_digits_are_divided_as_their_card_says(data_dir: Path) -> None:
-    found = outline(catalog.card("digits"))
-    assert sorted([*found.train.rows, *found.test.rows]) == list(range(1797))
-    assert (len(found.train.rows), len(found.test.rows)) == (1347, 450)
-
-
 ROWS = [(f"review number {i} of {'many' * (i % 3)}", ("bad", "good")[i % 2]) for i in range(400)]
 
 
@@ -122,12 +116,6 @@ def test_a_cap_of_sources_keeps_about_so_many_of_each_whatever_their_classes() -
     assert (np.abs(found - sizes * chances) <= 6 * np.sqrt(sizes * chances * (1 - chances))).all()
     assert digits().n_kept(Caps(train_per_source=100)) == 100, "without sources the dataset is one"
     assert digits().n_kept(Caps(train_per_source=10_000)) == 1347
-
-
-def test_a_smaller_subset_lies_within_a_larger() -> None:
-    kept = [set(digits().thinned(Caps(cap)).train.rows.tolist()) for cap in (5, 20, 60, 10_000)]
-    assert kept[0] < kept[1] < kept[2] < kept[3]
-    assert len(kept[3]) == 1347
 
 
 def test_a_subset_is_no_beginning_of_the_file() -> None:

@@ -25,7 +25,7 @@ from dpcl_core.data.schema import Columns
 from dpcl_core.errors import BadInput
 from dpcl_core.spec import DataSpec
 from tests.data.making import picture, write, write_pair
-from tests.support.asserting import document_of, printed
+from tests.support.asserting import document_of, printed, refusal_of, refuses
 from tests.support.doors import DOORS, SINGLE, Change
 
 
@@ -81,9 +81,7 @@ def test_data_put_there_by_hand_or_taken_in_from_a_terminal_are_everybodys(hers:
     assert (own.owner("own:mine"), own.owner(name), own.owner("own:none")) == ("", "", None)
 
 
-def test_the_disk_has_the_owner_before_the_data_have_their_name(
-    data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_disk_has_the_owner_before_the_data_have_their_name(data_dir, tmp_path, monkeypatch):
     """A power cut could otherwise leave an empty file, which gives the data to everybody."""
     waited, wait = list[str](), paths.keep_names
 
@@ -123,12 +121,10 @@ def test_a_deletion_that_fails_says_so(hers: Path, monkeypatch: pytest.MonkeyPat
 
     with monkeypatch.context() as patch:
         patch.setattr(Path, "rename", refused)
-        with pytest.raises(BadInput, match=r"^data = own:visits: could not be deleted: Permission denied$"):
-            intake.forget("own:visits")
+        refuses(r"^data = own:visits: could not be deleted: Permission denied$", intake.forget, "own:visits")
     assert own.owner("own:visits") == "anna"
     monkeypatch.setattr(shutil, "rmtree", lambda *_, **__: None)
-    with pytest.raises(BadInput, match="own:visits: is out of reach, but some of its files could not be deleted"):
-        intake.forget("own:visits")
+    refuses("own:visits: is out of reach, but some of its files could not be deleted", intake.forget, "own:visits")
     assert own.names_of_own_data() == []
 
 
@@ -195,17 +191,7 @@ def test_the_terminal_tells_the_owner_what_is_private(data_dir: Path, capsys: py
     assert os.environ["DPCL_DATA"] == str(data_dir)
 
 
-def test_a_folder_without_data_is_refused_without_its_path(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "notes").mkdir()
-    assert cli.main(["data", "check", str(tmp_path / "notes")]) == 2
-    said = capsys.readouterr().err
-    assert "notes: holds no table, and no picture in CLASS/" in said
-    assert str(tmp_path) not in said
-
-
-def test_a_schema_is_written_of_public_facts_alone_and_read_again(
-    data_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_schema_is_written_of_public_facts_alone_and_read_again(data_dir, tmp_path, capsys):
     """Two neighbours get the same file; it says what held before, and is never written over."""
     content = []
     for name, change in (("one", Change()), ("other", EVERYTHING)):
@@ -228,8 +214,6 @@ def test_odd_names_survive_in_a_schema(data_dir: Path) -> None:
     DOORS["text", ".csv"](data_dir / "mine", Change())
     fields = schema.Schema(title='a "title"', classes=names, sources=("a", "b"), n_train=7)
     (data_dir / "mine" / schema.NAME).write_text(schema.schema_toml(fields), encoding="utf-8")
-    from dpcl_core.data import catalog
-
     card = catalog.card("own:mine")
     assert (card.title, card.classes, card.n_train) == ('a "title"', names, 7)
     assert [name for name, _ in card.sources] == ["a", "b"]
@@ -237,8 +221,7 @@ def test_odd_names_survive_in_a_schema(data_dir: Path) -> None:
 
 @pytest.mark.parametrize("named", ["digits", "../mine", "nowhere"])
 def test_what_is_no_data_of_ones_own_is_refused(named: str, data_dir: Path) -> None:
-    with pytest.raises(BadInput):
-        understood.report(named)
+    refusal_of(understood.report, named)
 
 
 def clinic(data_dir: Path, lines: list[str]) -> understood.Report:
@@ -282,11 +265,9 @@ def test_a_break_inside_quotes_is_two_lines_left_out_and_every_line_counts_alone
 def test_an_open_quote_among_the_names_is_quoted_only_if_they_are_names(data_dir: Path) -> None:
     (data_dir / "mine").mkdir()
     (data_dir / "mine" / "all.csv").write_text('age,"label\n1,a\n2,b\n', encoding="utf-8")
-    with pytest.raises(BadInput, match=schema.DOUBT):
-        understood.report("mine")
+    refuses(schema.DOUBT, understood.report, "mine")
     (data_dir / "mine" / "schema.toml").write_text('first_line = "names"\n', encoding="utf-8")
-    with pytest.raises(BadInput, match='must have a column text: age,"label'):
-        understood.report("mine")
+    refuses('must have a column text: age,"label', understood.report, "mine")
 
 
 # Data that were taken in under the first rule of coins keep it: rows once shown as test data never become private.

@@ -37,10 +37,6 @@ def test_rows_classes_and_shapes(name: str, real_data: Path) -> None:
     assert facts.is_here
 
 
-def test_cifar100_says_how_much_of_it_this_is(real_data: Path) -> None:
-    assert catalog.facts("cifar100").title == "CIFAR-100 (subset: 300 of 500 training and 40 of 100 test images a class)"
-
-
 def test_pacs_has_seven_classes_in_three_styles(real_data: Path) -> None:
     found = load_dataset(DataSpec(dataset="pacs"))
     assert np.bincount(found.train.labels).tolist() == [432, 432, 432, 396, 432, 352, 416]

@@ -21,6 +21,7 @@ from dpcl_core.scenarios import catalog as previews
 from dpcl_core.scenarios.catalog import Federated, preview
 from dpcl_core.spec import DataSpec
 from tests.data.making import location, refusal, write
+from tests.support.asserting import refuses
 
 MINE = "own:mine"
 WORDS = [["Ada", "Smith", "slept"], ["Rain", "fell"], ["Acme", "grew"]]
@@ -105,18 +106,15 @@ def test_a_subset_counts_sentences_of_each_source(data_dir: Path) -> None:
     assert (facts.n_train, facts.n_test) == (found.n_people, len(found.test))
 
 
-@pytest.mark.parametrize(
-    ("content", "where"),
-    [
-        ("", " = no sentences"),
-        ("a\n", " line 1 = 1 columns"),
-        ("a b c\n", " line 1 = another tag"),
-        (document("Ada=(PER*", "slept=*"), " line 4 = end of a sentence"),
-        (document("Ada=*)"), " line 2 = brackets that do not fit"),
-        (document("Ada=(PER*", "Smith=(PER)"), " line 3 = brackets that do not fit"),
-        (document("Ada=Person"), " line 2 = brackets that do not fit"),
-    ],
-)
+@pytest.mark.parametrize(("content", "where"), [
+    ("", " = no sentences"),
+    ("a\n", " line 1 = 1 columns"),
+    ("a b c\n", " line 1 = another tag"),
+    (document("Ada=(PER*", "slept=*"), " line 4 = end of a sentence"),
+    (document("Ada=*)"), " line 2 = brackets that do not fit"),
+    (document("Ada=(PER*", "Smith=(PER)"), " line 3 = brackets that do not fit"),
+    (document("Ada=Person"), " line 2 = brackets that do not fit"),
+])
 def test_conll_files_that_cannot_be_read(content: str, where: str, data_dir: Path) -> None:
     put(data_dir, train=document("Ada=(PER)"), test=content)
     assert location(refusal()) == f"own:mine/test.conll{where}"
@@ -133,8 +131,7 @@ def test_parquet_files_that_cannot_be_read(lacking: list[str], where: str, data_
 def test_sentences_are_only_taken_whole() -> None:
     sentences = Sentences([("a", "b"), ("c",), ("d", "e")])
     assert sentences.take(np.array([2, 3, 4])).words == [("c",), ("d", "e")]
-    with pytest.raises(ValueError, match="whole"):
-        sentences.take(np.array([0, 2]))
+    refuses("whole", sentences.take, np.array([0, 2]), error=ValueError)
 
 
 REAL = {
@@ -252,15 +249,12 @@ def test_entities_end_where_their_sentence_does() -> None:
     assert texts.entities(neighbours, SENTENCES, BIO) == {(0, 1, "PER"), (1, 2, "PER"), (2, 3, "ORG")}
 
 
-@pytest.mark.parametrize(
-    ("told", "counts"),
-    [
-        (("B-PER", "I-PER", "O", "B-ORG", "B-PER", "O"), (6, 6)),  # all of them
-        (("O",) * 6, (0, 3)),  # none
-        (("B-PER", "O", "O", "B-ORG", "B-PER", "O"), (4, 6)),  # one too short
-        (("B-ORG", "I-ORG", "O", "B-ORG", "B-PER", "O"), (4, 6)),  # one of another type
-        (("B-PER", "I-PER", "O", "B-ORG", "B-PER", "B-PER"), (6, 7)),  # one too many
-    ],
-)
+@pytest.mark.parametrize(("told", "counts"), [
+    (("B-PER", "I-PER", "O", "B-ORG", "B-PER", "O"), (6, 6)),  # all of them
+    (("O",) * 6, (0, 3)),  # none
+    (("B-PER", "O", "O", "B-ORG", "B-PER", "O"), (4, 6)),  # one too short
+    (("B-ORG", "I-ORG", "O", "B-ORG", "B-PER", "O"), (4, 6)),  # one of another type
+    (("B-PER", "I-PER", "O", "B-ORG", "B-PER", "B-PER"), (6, 7)),  # one too many
+])
 def test_f1_counts_exact_spans_and_types(told: tuple[str, ...], counts: tuple[int, int]) -> None:
     assert texts.f1_counts(labels(*told), THERE, SENTENCES, BIO) == counts

@@ -22,6 +22,7 @@ from dpcl_core.errors import DataMissing
 from dpcl_core.scenarios.catalog import SourceIncremental, preview
 from dpcl_core.spec import DataSpec
 from tests.data.making import location, refusal, write
+from tests.support.asserting import refuses
 
 MINE = "own:mine"
 GOOD = "text,label\nall is well,good\nwoe,bad\n"
@@ -62,16 +63,6 @@ def test_two_csv_files(data_dir: Path) -> None:
     assert catalog.available(catalog.card(MINE)) is None
 
 
-def test_one_csv_file_is_divided(data_dir: Path) -> None:
-    rows = "".join(f"text {i},{'ab'[i % 2]}\n" for i in range(400))
-    put(data_dir, letters=f"text,label\n{rows}")
-    found = read()
-    assert len(found.train) + len(found.test) == 400
-    assert abs(len(found.test) - 80) < 48, "six standard deviations of a binomial of 400 at 0.2"
-    assert {*strings(found), *strings(found, "test")} == {f"text {i}" for i in range(400)}
-    assert "own data" in found.title
-
-
 def test_labels_that_are_numbers_keep_their_order(data_dir: Path) -> None:
     lines = "".join(f"t,{number}\n" for number in (10, 9, 2, 9))
     put(data_dir, train=f"text,label\n{lines}", test=f"text,label\n{lines}")
@@ -79,8 +70,7 @@ def test_labels_that_are_numbers_keep_their_order(data_dir: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["🙂👩‍👩‍👧 ünï", "שלום עולם مرحبا", "x" * 100_000, "word " * 20_000, "\ufeffmark", " edge ", "=1+1"]
-)
+    "text", ["🙂👩‍👩‍👧 ünï", "שלום עולם مرحبا", "x" * 100_000, "word " * 20_000, "\ufeffmark", " edge ", "=1+1"])
 def test_any_text_is_read_as_it_is(data_dir: Path, text: str) -> None:
     file = io.StringIO()
     rows = [("text", "label"), (text, "a"), ("other", "b")]
@@ -161,8 +151,7 @@ def test_a_csv_beside_a_parquet_file_is_refused(data_dir: Path) -> None:
 
 def test_a_training_part_alone_is_enough_for_texts_and_no_file_is_not(data_dir: Path) -> None:
     put(data_dir, test=GOOD)
-    with pytest.raises(DataMissing, match=r"train.csv and test.csv|train.parquet"):
-        read()
+    refuses(r"train.csv and test.csv|train.parquet", read, error=DataMissing)
 
 
 def test_parquet_with_words_for_labels_and_spans(data_dir: Path) -> None:
@@ -175,16 +164,13 @@ def test_parquet_with_words_for_labels_and_spans(data_dir: Path) -> None:
     assert found.classes == ("left", "rain")
 
 
-@pytest.mark.parametrize(
-    ("spans", "expected"),
-    [
-        ([{"start": 0, "end": 99, "kind": "NAME"}], "0 to 99"),
-        ([{"start": 2, "end": 2, "kind": "NAME"}], "2 to 2"),
-        ([{"start": -1, "end": 2, "kind": "NAME"}], "-1 to 2"),
-        ([{"start": 0, "end": 3, "kind": "NAMES"}], "NAMES"),
-        ([{"from": 0, "to": 3}], "[{'from': 0, 'to': 3}]"),
-    ],
-)
+@pytest.mark.parametrize(("spans", "expected"), [
+    ([{"start": 0, "end": 99, "kind": "NAME"}], "0 to 99"),
+    ([{"start": 2, "end": 2, "kind": "NAME"}], "2 to 2"),
+    ([{"start": -1, "end": 2, "kind": "NAME"}], "-1 to 2"),
+    ([{"start": 0, "end": 3, "kind": "NAMES"}], "NAMES"),
+    ([{"from": 0, "to": 3}], "[{'from': 0, 'to': 3}]"),
+])
 def test_a_wrong_span_is_refused(data_dir: Path, spans: list[object], expected: str) -> None:
     for split in ("train", "test"):
         write(data_dir / "mine", split, text=["Ann left.", "It."], label=["a", "b"], spans=pa.array([spans, []]))

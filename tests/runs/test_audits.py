@@ -22,6 +22,7 @@ from dpcl_core.runs.shards import Sets
 from dpcl_core.runs.store import Store
 from dpcl_core.spec import RunSpec
 from tests.support import audited, replay
+from tests.support.asserting import refuses
 from tests.support.postgres import both, both_if_slow
 from tests.support.waiting import until
 
@@ -129,8 +130,7 @@ def test_a_resumed_run_is_compared_with_when_it_first_began(store: Store, home: 
     created = store.get(run_id).created
     os.utime(home / "data" / "mine" / "train.csv", (created + 60, created + 60))
     replay.alter(store, run_id, started=created + 3600, finished=created + 3600)
-    with pytest.raises(BadInput, match="written again since"):
-        Audits(store).create(run_id)
+    refuses("written again since", lambda: Audits(store).create(run_id))
 
 
 def test_an_audit_outlasts_a_store_that_is_away_for_a_moment(store: Store, run_id: str, monkeypatch) -> None:
@@ -167,8 +167,7 @@ def test_a_set_goes_no_further_on_data_that_were_written_since(store: Store, hom
 @pytest.mark.parametrize("run_id", ["nonsense", "0123456789ab"])
 def test_an_unknown_audit_is_one_sentence(store: Store, run_id: str) -> None:
     for act in (Audits(store).get, Audits(store).create):
-        with pytest.raises(BadInput, match=run_id):
-            act(run_id)
+        refuses(run_id, act, run_id)
 
 
 def test_an_audit_that_is_deleted_for_good_is_not_listed(store: Store, run_id: str) -> None:
@@ -188,6 +187,5 @@ def test_an_audit_under_way_adds_nothing_to_a_run_that_is_deleted_for_good(store
     audits.add(audit_id, audited.result(2.0))  # from the trash it may be restored
     assert len(audits.get(audit_id).results) == 2
     administration.empty_trash(store)
-    with pytest.raises(BadInput, match="it or its run was deleted for good"):
-        audits.add(audit_id, audited.result(math.inf))
+    refuses("it or its run was deleted for good", lambda: audits.add(audit_id, audited.result(math.inf)))
     assert audits.get(audit_id).results == ()

@@ -111,9 +111,7 @@ def test_torch_without_cuda_uses_no_card(line: str, uses: bool, tmp_path: Path, 
 
 
 @pytest.mark.parametrize("visible", [None, "0", "1,0", ""])
-def test_a_run_on_the_processor_sees_no_card_and_what_it_starts_sees_them_again(
-    visible: str | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_on_the_processor_sees_no_card_and_what_it_starts_sees_them_again(visible, monkeypatch):
     if visible is not None:
         monkeypatch.setenv(CARDS, visible)
     assert process.worker_environment("sqlite://", "cuda:0").get(CARDS) == visible

@@ -137,15 +137,12 @@ def test_a_stranger_with_the_number_of_a_dead_worker_is_left_alone(store, strang
     assert stranger.answers()
 
 
-@pytest.mark.parametrize(
-    ("limit", "machine", "ends_as"),
-    [
-        ("SILENT_SECONDS", "here", None),  # it is seen to live
-        ("STUCK_SECONDS", "here", "lost"),  # it lives but is stuck: it is ended, too
-        ("SILENT_SECONDS", "elsewhere", "lost"),  # nobody can look: silence must do
-        ("STUCK_SECONDS", "elsewhere", None),
-    ],
-)
+@pytest.mark.parametrize(("limit", "machine", "ends_as"), [
+    ("SILENT_SECONDS", "here", None),  # it is seen to live
+    ("STUCK_SECONDS", "here", "lost"),  # it lives but is stuck: it is ended, too
+    ("SILENT_SECONDS", "elsewhere", "lost"),  # nobody can look: silence must do
+    ("STUCK_SECONDS", "elsewhere", None),
+])
 def test_a_process_that_gives_no_sign_for_too_long_is_lost(store, stranger, monkeypatch, limit, machine, ends_as):
     monkeypatch.setattr(executor, limit, 0.2)
     worker = process.process_of(stranger.pid)

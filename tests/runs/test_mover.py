@@ -130,14 +130,11 @@ def test_work_says_at_once_what_no_waiting_mends(home, monkeypatch, capsys):
     assert said.count("\n") == 1
 
 
-@pytest.mark.parametrize(
-    "message",
-    [
-        'connection failed: FATAL:  password authentication failed for user "me"',
-        'connection failed: FATAL:  database "runs" does not exist',
-        'connection failed: FATAL:  no pg_hba.conf entry for host "x"',
-    ],
-)
+@pytest.mark.parametrize("message", [
+    'connection failed: FATAL:  password authentication failed for user "me"',
+    'connection failed: FATAL:  database "runs" does not exist',
+    'connection failed: FATAL:  no pg_hba.conf entry for host "x"',
+])
 def test_a_server_that_refuses_this_user_is_told_from_one_that_is_away(message):
     refused = OperationalError("SELECT 1", {}, Exception(message))
     away = OperationalError("SELECT 1", {}, Exception("connection failed: Connection refused"))

@@ -15,7 +15,7 @@ import pytest
 from sqlalchemy import select
 from sqlalchemy.dialects import postgresql
 
-from dpcl_core.errors import BadInput, StoreGone, StoreTrouble, StoreUnknown
+from dpcl_core.errors import StoreGone, StoreTrouble, StoreUnknown
 from dpcl_core.events import Classifier, Event, Progress, TaskLearned
 from dpcl_core.runs import database, process, worker
 from dpcl_core.runs.administration import empty_trash, purge
@@ -25,6 +25,7 @@ from dpcl_core.runs.run import Failure
 from dpcl_core.runs.store import Store
 from dpcl_core.spec import Cell, RunSpec
 from tests.support import replay
+from tests.support.asserting import refuses
 from tests.support.full_disk import no_room
 from tests.support.postgres import both
 from tests.support.waiting import until
@@ -191,8 +192,7 @@ def test_a_run_whose_store_stays_away_goes_on_later_after_its_last_task_and_draw
         if isinstance(event, TaskLearned) and (event.task, event.cell.seed) == (2, 0):
             held.__enter__()
 
-    with pytest.raises(StoreTrouble, match="locked"):
-        worker.carry_out(hasty, run_id, on_event=heard, patience=HURRIED)
+    refuses("locked", worker.carry_out, hasty, run_id, on_event=heard, patience=HURRIED, error=StoreTrouble)
     assert hasty.status(run_id) in ("starting", "running")
     held.__exit__(None, None, None)
     replay.alter(hasty, run_id, ticks=1)  # a process that is dead
@@ -224,8 +224,7 @@ def test_a_late_process_brings_no_results_back_that_were_deleted_for_good(store)
     assert empty_trash(store) == 1
     me = process.me()
     for act in (lambda: store.append(run_id, said, first=1, by=me), lambda: store.end(run_id, "finished", by=me)):
-        with pytest.raises(BadInput, match="no longer carried out by this process"):
-            act()
+        refuses("no longer carried out by this process", act)
     assert (store.status(run_id), store.events(run_id), store.results([run_id])) == ("lost", (), {run_id: []})
 
 
@@ -241,8 +240,7 @@ def test_patience_grows_and_ends():
         return len(calls)
 
     assert QUICK.outlast(lambda: away(3, StoreTrouble)) == 3
-    with pytest.raises(StoreTrouble, match="away"):
-        patience.outlast(lambda: away(10**9, StoreTrouble))
+    refuses("away", lambda: patience.outlast(lambda: away(10**9, StoreTrouble)), error=StoreTrouble)
     calls.clear()
     with pytest.raises(StoreUnknown):
         patience.outlast(lambda: away(2, StoreUnknown))

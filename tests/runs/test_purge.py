@@ -10,7 +10,6 @@ from sqlalchemy.dialects import postgresql
 
 from dpcl_core import unforeseen
 from dpcl_core.data import own
-from dpcl_core.errors import BadInput
 from dpcl_core.runs import administration, tables
 from dpcl_core.runs.audits import Audits
 from dpcl_core.runs.process import log_file, me
@@ -18,6 +17,7 @@ from dpcl_core.runs.queue import Limits, Visitor
 from dpcl_core.runs.rooms import Rooms
 from dpcl_core.runs.shards import Sets
 from tests.support import replay
+from tests.support.asserting import refuses
 from tests.support.postgres import both, both_if_slow
 
 pytestmark = both_if_slow
@@ -56,8 +56,7 @@ def test_a_run_under_way_keeps_all_of_them(store):
         run_id = store.create(_on("own:visits"))
     first = administration.runs_on(store, "own:visits")[0]
     assert store.claim(first, me())
-    with pytest.raises(BadInput, match="stop it first"):
-        administration.purge(store, "own:visits")
+    refuses("stop it first", administration.purge, store, "own:visits")
     assert [run.id for run in store.unfinished()] == [first, run_id]
 
 
@@ -69,8 +68,7 @@ def test_a_visitor_deletes_no_data_of_the_computer_or_of_another_visitor(store, 
         (folder / own.OWNER).write_text(owner, encoding="ascii")
         store.create(_on(f"own:{name}"))
     for name in ("own:visits", "own:his", "own:nobodys"):
-        with pytest.raises(BadInput, match=f"data = {name}: was not brought by you: only who did can delete it"):
-            administration.purge(anna, name)
+        refuses(f"data = {name}: was not brought by you: only who did can delete it", administration.purge, anna, name)
     assert administration.purge(anna, "own:hers") == 1
     assert [administration.purge(store, name) for name in ("own:visits", "own:his")] == [1, 1]
 
@@ -95,8 +93,7 @@ def test_logs_go_also_where_the_data_cannot_be_deleted(store, tmp_path, monkeypa
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
     monkeypatch.setattr(own, "delete", lambda _: False)
-    with pytest.raises(BadInput, match="some of its files could not be deleted"):
-        administration.purge(store, "own:visits")
+    refuses("some of its files could not be deleted", administration.purge, store, "own:visits")
     assert list((tmp_path / "logs").iterdir()) == []
 
 

@@ -15,7 +15,7 @@ from sqlalchemy import Row, delete, insert, select
 
 from dpcl_core import paths
 from dpcl_core.data.files import hold_file
-from dpcl_core.errors import BadInput, StoreTrouble, StoreUnusable
+from dpcl_core.errors import StoreTrouble, StoreUnusable
 from dpcl_core.events import Event, TaskLearned
 from dpcl_core.runs import process, resumption, worker
 from dpcl_core.runs.executor import Supervisor
@@ -25,6 +25,7 @@ from dpcl_core.runs.store import Store
 from dpcl_core.runs.tables import metadata, runs
 from tests.runs.test_resumption import lost_after, n_saved, said_by, seeded
 from tests.support import replay
+from tests.support.asserting import refuses
 from tests.support.postgres import both
 from tests.test_durable_runs import results
 
@@ -61,8 +62,7 @@ def test_what_has_left_is_not_resumed_from_a_backup(store, n_tasks):
     assert worker.run_here(store, run_id).status == "finished"
     restored(store, backup)
     assert AGAIN in (resumption.why_not(store, run_id) or "")
-    with pytest.raises(BadInput, match="cannot be resumed: results of it have left this computer"):
-        resumption.resume(store, run_id)
+    refuses("cannot be resumed: results of it have left this computer", resumption.resume, store, run_id)
 
 
 @pytest.mark.parametrize("n_tasks", [0, 2])
@@ -182,8 +182,7 @@ def test_a_run_that_waits_for_its_parts_refuses_what_it_has_passed_on_already(st
     run_id = store.create(spec, split=Split(2, "ray"))
     resumption.record(run_id, 1, 1)
     waiting = worker.shards.Waiting(store, run_id, Split(2, "ray"), Supervisor(store), Patience())
-    with pytest.raises(StoreUnusable, match=AGAIN):
-        waiting.begin(2, 2)
+    refuses(AGAIN, waiting.begin, 2, 2, error=StoreUnusable)
     assert worker.shards.parts_of(store, run_id) == []
 
 

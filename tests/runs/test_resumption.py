@@ -23,7 +23,7 @@ from dpcl_core.runs.store import Store
 from dpcl_core.runs.tables import checkpoints, resumptions
 from dpcl_core.spec import RunSpec
 from tests.support import dying_worker, replay
-from tests.support.asserting import document_of
+from tests.support.asserting import document_of, refuses
 from tests.support.postgres import both, both_if_slow
 from tests.support.tiers import quick
 from tests.support.waiting import until
@@ -156,17 +156,14 @@ def test_a_process_that_dies_before_the_first_checkpoint_is_not_started_again_by
         assert not resumption.resume_by_itself(connection, run_id)
 
 
-@pytest.mark.parametrize(
-    ("end", "why"),
-    [
-        ("finished", "it is finished"),
-        ("diverged", "it failed by itself"),
-        ("deleted", "it is deleted"),
-        ("old", "it has results but no checkpoints"),
-        ("running", "it is running"),
-        ("audit", "part of a tuning or an audit"),
-    ],
-)
+@pytest.mark.parametrize(("end", "why"), [
+    ("finished", "it is finished"),
+    ("diverged", "it failed by itself"),
+    ("deleted", "it is deleted"),
+    ("old", "it has results but no checkpoints"),
+    ("running", "it is running"),
+    ("audit", "part of a tuning or an audit"),
+])
 def test_what_cannot_be_resumed_says_why(store, end, why):
     spec = seeded()
     if end == "finished":
@@ -191,8 +188,7 @@ def test_what_cannot_be_resumed_says_why(store, end, why):
     if end in ("deleted", "diverged"):
         assert n_saved(store, run_id) == 0
     assert why in (resumption.why_not(store, run_id) or "")
-    with pytest.raises(BadInput, match="cannot be resumed"):
-        resumption.resume(store, run_id)
+    refuses("cannot be resumed", resumption.resume, store, run_id)
 
 
 DAMAGES = {
@@ -225,8 +221,7 @@ def test_a_damaged_checkpoint_is_named_and_nothing_is_drawn_twice(store, damage,
         ended = store.get(run_id)
         assert (ended.error_kind, named in (ended.error or "")) == ("store", True), ended.error
     assert (resumption.why_not(store, run_id) or "").startswith(named)
-    with pytest.raises(BadInput, match=f"cannot be resumed: {named}.*; Retry starts a new run"):
-        resumption.resume(store, run_id)
+    refuses(f"cannot be resumed: {named}.*; Retry starts a new run", resumption.resume, store, run_id)
     kept = [event for event in store.events(run_id) if not isinstance(event, Progress)]
     assert kept == [event for event in before if not isinstance(event, Progress)]
     assert n_saved(store, run_id) == 2, "the others may be of use to who mends it"
@@ -248,8 +243,7 @@ def test_one_changed_digit_or_bit_of_a_checkpoint_is_found(store, part):
     store.change(update(checkpoints).where(*row).values(**changed))
     named = f"the checkpoint after task {task + 1} of its group 1 of models is damaged"
     assert (resumption.why_not(store, run_id) or "").startswith(named)
-    with pytest.raises(BadInput, match=named):
-        resumption.resume(store, run_id)
+    refuses(named, resumption.resume, store, run_id)
 
 
 def test_a_checkpoint_without_a_digest_is_damaged(store):

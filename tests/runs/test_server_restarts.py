@@ -16,6 +16,7 @@ from dpcl_core.runs.store import Store
 from tests.runs.test_outages import heard_of_failures
 from tests.runs.test_resumption import said_by, seeded
 from tests.support import replay, stand_in
+from tests.support.asserting import refuses
 from tests.support.waiting import NEVER_SECONDS, until
 from tests.test_durable_runs import results
 
@@ -88,8 +89,7 @@ def test_a_row_that_another_program_keeps_locked_is_one_sentence(store, monkeypa
     impatient, run_id = Store(), store.create(replay.a_spec())
     with store.writing() as connection:
         connection.exec_driver_sql("LOCK TABLE runs")
-        with pytest.raises(StoreTrouble, match="kept it locked for 1 seconds; try again"):
-            impatient.rename(run_id, "x")
+        refuses("kept it locked for 1 seconds; try again", impatient.rename, run_id, "x", error=StoreTrouble)
     impatient.rename(run_id, "x")
 
 

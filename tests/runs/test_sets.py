@@ -7,13 +7,13 @@ from itertools import pairwise
 
 import pytest
 
-from dpcl_core.errors import BadInput
 from dpcl_core.runs import administration
 from dpcl_core.runs import shards as sets_module
 from dpcl_core.runs.executor import LocalExecutor
 from dpcl_core.runs.shards import Sets
 from dpcl_core.runs.store import Store
 from tests.support import replay, stand_in
+from tests.support.asserting import refuses
 from tests.support.postgres import both, both_if_slow
 from tests.support.together import together
 from tests.support.waiting import PATIENCE_SECONDS, until
@@ -186,12 +186,9 @@ def test_finished_runs_are_found_by_their_settings(store):
 
 
 def test_what_is_no_set_is_refused(store):
-    with pytest.raises(BadInput, match="preset = q: must have at least one run"):
-        Sets(store).create("q", {})
-    with pytest.raises(BadInput, match="set = 0123456789ab: no such set"):
-        Sets(store).get("0123456789ab")
-    with pytest.raises(BadInput, match="device"):
-        Sets(store).create("q", SPECS, device="gpu")
+    refuses("preset = q: must have at least one run", lambda: Sets(store).create("q", {}))
+    refuses("set = 0123456789ab: no such set", lambda: Sets(store).get("0123456789ab"))
+    refuses("device", lambda: Sets(store).create("q", SPECS, device="gpu"))
     assert store.list_runs() == [], "nothing is queued of a set that is refused"
 
 
@@ -210,5 +207,4 @@ def test_a_set_is_shown_without_the_runs_that_are_deleted_for_good(store, sets):
         store.delete(run_id)
     administration.empty_trash(store)
     assert sets.newest("a question").id == earlier, "a set whose runs are all gone is as if it had never been"
-    with pytest.raises(BadInput, match="no such set"):
-        sets.get(whole.id)
+    refuses("no such set", sets.get, whole.id)

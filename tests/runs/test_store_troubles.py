@@ -23,20 +23,18 @@ from dpcl_core.runs import database, process, resumption
 from dpcl_core.runs.store import Store
 from tests.runs.test_outages import locked
 from tests.support import replay
+from tests.support.asserting import refuses
 from tests.support.full_disk import no_room
 from tests.support.together import together
 
 
-@pytest.mark.parametrize(
-    ("url", "says"),
-    [
-        ("mysql://host/name", "must be sqlite:///PATH or postgresql"),
-        ("bogus://x", "must be sqlite:///PATH or postgresql"),
-        ("sqlite://", "a store in memory is seen by one process alone"),
-        ("sqlite:////dev/null/x/store.sqlite", "its folder cannot be made"),
-        ("sqlite:////proc/store.sqlite", "cannot be opened"),
-    ],
-)
+@pytest.mark.parametrize(("url", "says"), [
+    ("mysql://host/name", "must be sqlite:///PATH or postgresql"),
+    ("bogus://x", "must be sqlite:///PATH or postgresql"),
+    ("sqlite://", "a store in memory is seen by one process alone"),
+    ("sqlite:////dev/null/x/store.sqlite", "its folder cannot be made"),
+    ("sqlite:////proc/store.sqlite", "cannot be opened"),
+])
 def test_an_impossible_store_is_refused_in_one_sentence(url, says):
     with pytest.raises(StoreTrouble, match=says) as caught:
         Store(url)
@@ -44,17 +42,14 @@ def test_an_impossible_store_is_refused_in_one_sentence(url, says):
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    "url",
-    [
-        "postgresql+psycopg://someone:secret@127.0.0.1:1/runs",
-        "postgresql://someone:secret@127.0.0.1:1/runs",
-        "postgresql://someone:se@cret/secret@127.0.0.1:54 32/runs",
-        "gopher://someone:secret@127.0.0.1/runs",
-        "gopher://someone:secret@127.0.0.1/runs?sslpassword=secret&user=x&Password=secret",
-        "postgresql://someone:x@127.0.0.1:1/runs?sslpassword=secret",
-    ],
-)
+@pytest.mark.parametrize("url", [
+    "postgresql+psycopg://someone:secret@127.0.0.1:1/runs",
+    "postgresql://someone:secret@127.0.0.1:1/runs",
+    "postgresql://someone:se@cret/secret@127.0.0.1:54 32/runs",
+    "gopher://someone:secret@127.0.0.1/runs",
+    "gopher://someone:secret@127.0.0.1/runs?sslpassword=secret&user=x&Password=secret",
+    "postgresql://someone:x@127.0.0.1:1/runs?sslpassword=secret",
+])
 def test_a_password_is_never_printed(url):
     """Nor with an address that cannot be read, whose own error repeats it: the whole chain of errors is looked at."""
     with pytest.raises(StoreTrouble) as caught:
@@ -63,18 +58,15 @@ def test_a_password_is_never_printed(url):
     assert "secret" not in "".join(traceback.format_exception(caught.value))
 
 
-@pytest.mark.parametrize(
-    "url",
-    [
-        "just/a/path",
-        "host=db password=secret dbname=runs",
-        "someone:secret@127.0.0.1/runs",
-        "//someone:secret@127.0.0.1/runs",
-        "postgresql:/someone:secret@127.0.0.1/runs",
-        "postgresql://someone:secret",
-        "postgresql://someone:secret@127.0.0.1:port/runs",
-    ],
-)
+@pytest.mark.parametrize("url", [
+    "just/a/path",
+    "host=db password=secret dbname=runs",
+    "someone:secret@127.0.0.1/runs",
+    "//someone:secret@127.0.0.1/runs",
+    "postgresql:/someone:secret@127.0.0.1/runs",
+    "postgresql://someone:secret",
+    "postgresql://someone:secret@127.0.0.1:port/runs",
+])
 def test_an_address_that_cannot_be_read_is_not_repeated(url, monkeypatch, capsys):
     """By no command, nor by the page that a server would show to every visitor."""
     with pytest.raises(StoreUnknown) as caught:
@@ -110,8 +102,7 @@ def test_a_database_without_an_encoding_keeps_every_letter(server, home):
 def test_a_store_of_another_layout_is_refused_and_left_alone(store, home, version):
     run_id = store.create(replay.a_spec())
     _set_version(home, version)
-    with pytest.raises(StoreTrouble, match=f"layout {version}, but this program reads layout {database.LAYOUT}"):
-        Store()
+    refuses(f"layout {version}, but this program reads layout {database.LAYOUT}", Store, error=StoreTrouble)
     _set_version(home, database.LAYOUT)
     assert Store().status(run_id) == "queued"
 
@@ -124,8 +115,7 @@ def _set_version(home: Path, version: str) -> None:
 def test_the_database_of_another_program_is_left_alone(home):
     with sqlite3.connect(home / "store.sqlite") as connection:
         connection.execute("CREATE TABLE runs (x)")
-    with pytest.raises(StoreTrouble, match="database of another program"):
-        Store()
+    refuses("database of another program", Store, error=StoreTrouble)
     with sqlite3.connect(home / "store.sqlite") as connection:
         assert [name for (name,) in connection.execute("SELECT name FROM sqlite_master")] == ["runs"]
 
@@ -137,11 +127,9 @@ def test_a_damaged_file_is_named_and_kept(store, home):
     store._reads.dispose()
     whole = path.read_bytes()
     path.write_bytes(whole[:8192] + os.urandom(len(whole) - 8192))
-    with pytest.raises(StoreTrouble, match="damaged"):
-        Store().list_runs()
+    refuses("damaged", lambda: Store().list_runs(), error=StoreTrouble)
     path.write_bytes(b"this is a letter, not a database" * 300)
-    with pytest.raises(StoreTrouble, match="the file is damaged or no store"):
-        Store()
+    refuses("the file is damaged or no store", Store, error=StoreTrouble)
     assert path.read_bytes().startswith(b"this is a letter")
 
 
@@ -150,8 +138,7 @@ def test_a_store_locked_by_another_program_is_told_from_a_broken_one(store, home
     impatient = Store()
     with locked(home):
         assert impatient.list_runs() == []  # readers do not wait for a writer
-        with pytest.raises(StoreTrouble, match=r"locked for 0\.2 seconds; try again"):
-            impatient.create(replay.a_spec())
+        refuses(r"locked for 0\.2 seconds; try again", impatient.create, replay.a_spec(), error=StoreTrouble)
     assert impatient.status(impatient.create(replay.a_spec())) == "queued"
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from dpcl_core.errors import BadInput, StoreTrouble
+from dpcl_core.errors import StoreTrouble
 from dpcl_core.runs import process, worker
 from dpcl_core.runs.audits import Studies, Study
 from dpcl_core.runs.executor import LocalExecutor
@@ -17,6 +17,7 @@ from dpcl_core.runs.store import Store
 from dpcl_core.tuning import search
 from dpcl_core.tuning.settings import Trial
 from tests.support import replay, tuned
+from tests.support.asserting import refuses
 from tests.support.postgres import both, both_if_slow
 from tests.support.waiting import NEVER_SECONDS, until
 
@@ -59,18 +60,14 @@ def test_trials_and_sizes_come_back_as_they_were(studies: Studies) -> None:
     found = Studies(Store()).get(study_id)
     assert found.trials == (TRIAL, failed)
     assert found.sizes == tuned.SIZES
-    with pytest.raises(BadInput, match="each trial ending once"):
-        studies.add_trial(study_id, replace(TRIAL, accuracy=0.1))
+    refuses("each trial ending once", lambda: studies.add_trial(study_id, replace(TRIAL, accuracy=0.1)))
 
 
-def test_a_tuning_whose_method_is_gone_is_left_out_of_the_list_and_named(
-    studies: Studies, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_tuning_whose_method_is_gone_is_left_out_of_the_list_and_named(studies, monkeypatch):
     study_id = studies.create(tuned.a_tuning())
     monkeypatch.setattr("dpcl_core.methods.catalog.CARDS", {})
     assert studies.newest() == []
-    with pytest.raises(BadInput, match="method = peft-ensemble"):
-        studies.get(study_id)
+    refuses("method = peft-ensemble", studies.get, study_id)
 
 
 def test_a_worker_of_a_tuning_keeps_every_trial_and_finishes(store: Store, studies: Studies) -> None:
@@ -80,8 +77,7 @@ def test_a_worker_of_a_tuning_keeps_every_trial_and_finishes(store: Store, studi
     assert [trial.number for trial in found.trials] == list(range(4))
     assert found.turn.status == "finished"
     assert not found.is_resumable
-    with pytest.raises(BadInput, match="has all its 4 trials"):
-        studies.resume(study_id)
+    refuses("has all its 4 trials", studies.resume, study_id)
 
 
 def test_a_tuning_outlasts_a_store_that_is_away_for_a_moment(store: Store, studies: Studies, monkeypatch) -> None:
@@ -124,8 +120,7 @@ def test_killed_in_the_middle_it_keeps_its_trials_and_goes_on_after_them(store: 
     assert lost.is_resumable
 
     resumed = studies.resume(study_id)
-    with pytest.raises(BadInput, match="is under way"):
-        studies.resume(study_id)
+    refuses("is under way", studies.resume, study_id)
     assert studies.of_run(resumed) == study_id
     LocalExecutor(store, tuned.command(0)).submit(resumed)
     until(lambda: studies.get(study_id).turn.is_over)
@@ -162,5 +157,4 @@ def test_how_long_a_tuning_took_says_nothing_about_runs(store: Store, studies: S
 @pytest.mark.parametrize("study_id", ["nonsense", "0123456789ab"])
 def test_an_unknown_tuning_is_one_sentence(studies: Studies, study_id: str) -> None:
     for act in (studies.get, studies.resume):
-        with pytest.raises(BadInput, match=study_id):
-            act(study_id)
+        refuses(study_id, act, study_id)

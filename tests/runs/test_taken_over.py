@@ -13,13 +13,13 @@ from dataclasses import replace
 import pytest
 
 from dpcl_core.cli import main
-from dpcl_core.errors import BadInput
 from dpcl_core.events import Event, Note
 from dpcl_core.runs import process, resumption, worker
 from dpcl_core.runs.run import Failure
 from dpcl_core.runs.store import Store
 from dpcl_core.spec import RunSpec
 from tests.support import replay
+from tests.support.asserting import refuses
 from tests.support.postgres import both, both_if_slow
 from tests.support.waiting import NEVER_SECONDS, until
 
@@ -52,12 +52,10 @@ def test_nothing_of_a_worker_counts_once_its_run_was_taken_from_it(store, lose: 
         lambda: store.heartbeat(run_id, me),
         lambda: store.begin(run_id, by=me),
     ):
-        with pytest.raises(BadInput, match=TAKEN):
-            act()
+        refuses(TAKEN, act)
     for end in ("finished", "failed", "cancelled"):
         if lose is taken_over:
-            with pytest.raises(BadInput, match=TAKEN):
-                store.end(run_id, end, GONE if end == "failed" else None, by=me)
+            refuses(TAKEN, store.end, run_id, end, GONE if end == "failed" else None, by=me)
         else:
             assert not store.end(run_id, end, GONE if end == "failed" else None, by=me)  # the first end counts
     after = store.get(run_id)
@@ -77,8 +75,7 @@ def test_two_workers_on_one_run_leave_each_event_once_and_the_late_one_says_why_
         store.append(run_id, said[3:20], by=OTHER)
         yield from said[3:]
 
-    with pytest.raises(BadInput, match=f"run = {run_id}: is {TAKEN}"):
-        worker.carry_out(store, run_id, engine=engine)
+    refuses(f"run = {run_id}: is {TAKEN}", worker.carry_out, store, run_id, engine=engine)
     assert store.get(run_id).process == OTHER
     assert store.status(run_id) == "starting"
     store.append(run_id, said[20:], by=OTHER)
@@ -88,8 +85,7 @@ def test_two_workers_on_one_run_leave_each_event_once_and_the_late_one_says_why_
 
 
 def test_an_unknown_run_is_held_by_nobody(store):
-    with pytest.raises(BadInput, match="no such run in this store"):
-        store.heartbeat("0123456789ab", process.me())
+    refuses("no such run in this store", store.heartbeat, "0123456789ab", process.me())
 
 
 @both_if_slow

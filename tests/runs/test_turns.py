@@ -13,7 +13,6 @@ from sqlalchemy import select, update
 
 from dpcl_core import paths
 from dpcl_core.data import own
-from dpcl_core.errors import BadInput
 from dpcl_core.runs import administration, process, queue, rooms, shards, tables
 from dpcl_core.runs.administration import purge
 from dpcl_core.runs.queue import Limits, Visitor
@@ -21,7 +20,7 @@ from dpcl_core.runs.run import Run, Split
 from dpcl_core.runs.store import Store
 from tests.runs.test_visitors import visiting
 from tests.support import replay
-from tests.support.asserting import refusal_of
+from tests.support.asserting import refusal_of, refuses
 from tests.support.postgres import both, both_if_slow, file_alone
 
 pytestmark = both
@@ -94,8 +93,7 @@ def test_parts_take_their_turns_as_runs_of_whoever_started_the_whole(store):
     part = next(iter(names))
     assert {run.owner for run in store.list_runs()} == {"anna", "bert", "carl", None}
     assert len(store.list_runs()) == 5
-    with pytest.raises(BadInput, match="was not started by you"):
-        visiting(store, "anna").request_stop(part)
+    refuses("was not started by you", lambda: visiting(store, "anna").request_stop(part))
 
 
 def test_who_deletes_data_with_their_runs_has_still_had_those_turns(store, home):
@@ -192,15 +190,12 @@ def test_a_class_of_thirty_on_one_address_has_places_of_its_own(store):
     assert _places(store, *made) == sorted(_places(store, *made))
 
 
-@pytest.mark.parametrize(
-    ("limits", "field"),
-    [
-        ({"all_places": 2, "places": 1}, "runs of all visitors"),
-        ({"all_seconds": 100, "seconds": 40}, "estimated seconds of all runs"),
-        ({"all_megabytes": 2, "megabytes": 1}, "megabytes kept by all visitors"),
-        ({"address_megabytes": 2, "megabytes": 1}, "megabytes kept by your class or address"),
-    ],
-)
+@pytest.mark.parametrize(("limits", "field"), [
+    ({"all_places": 2, "places": 1}, "runs of all visitors"),
+    ({"all_seconds": 100, "seconds": 40}, "estimated seconds of all runs"),
+    ({"all_megabytes": 2, "megabytes": 1}, "megabytes kept by all visitors"),
+    ({"address_megabytes": 2, "megabytes": 1}, "megabytes kept by your class or address"),
+])
 def test_all_visitors_together_have_no_more_than_the_server(store, home, limits, field):
     address = "there" if field.endswith("address") else None
     for number in range(2):

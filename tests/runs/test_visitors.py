@@ -20,6 +20,7 @@ from dpcl_core.runs.run import Failure, columns_of, work_of
 from dpcl_core.runs.shards import Sets
 from dpcl_core.runs.store import Store
 from tests.support import replay, tuned
+from tests.support.asserting import refuses
 from tests.support.postgres import both, both_if_slow, file_alone
 
 pytestmark = both
@@ -67,17 +68,14 @@ def test_what_a_visitor_keeps_is_limited_until_the_trash_is_emptied(store):
     with store.writing() as connection:
         row = {"epsilon": 1.0, "seed": 0, "task": 0, "about": {}, "arrays": bytes(1_000_001)}
         connection.execute(tables.classifiers.insert(), [{"run_id": run_id, **row} for run_id in (mine, others)])
-    with pytest.raises(BadInput, match=r"megabytes you keep = 1\.0: must be at most 1 .* empty the trash there"):
-        anna.create(SPEC)
+    refuses(r"megabytes you keep = 1\.0: must be at most 1 .* empty the trash there", anna.create, SPEC)
     anna.delete(mine)
-    with pytest.raises(BadInput, match="megabytes"):
-        anna.create(SPEC)
+    refuses("megabytes", anna.create, SPEC)
     assert [run.id for run in anna.trash()] == [mine]
     assert empty_trash(anna) == 1
     assert anna.trash() == []
     anna.create(SPEC)
-    with pytest.raises(BadInput, match="no such run"):
-        anna.restore(mine)
+    refuses("no such run", anna.restore, mine)
     assert store.get(others).status == "finished"
 
 
@@ -91,8 +89,7 @@ def test_checkpoints_of_stopped_runs_and_uploaded_data_count(store, home):
         states = [{"run_id": of, "task": 1, **row} for of in (run_id, others)]
         connection.execute(tables.checkpoints.insert(), [earlier, *states])
     administration.check_kept(anna)
-    with pytest.raises(BadInput, match=r"megabytes you keep = 1\.1: .* or delete data on Your data"):
-        administration.check_kept(anna, 500_000)
+    refuses(r"megabytes you keep = 1\.1: .* or delete data on Your data", administration.check_kept, anna, 500_000)
     for owner, folder in (("anna", home / "data" / "hers"), ("bert", home / "data" / "his")):
         folder.mkdir(parents=True)
         (folder / own.OWNER).write_text(owner)
@@ -100,8 +97,7 @@ def test_checkpoints_of_stopped_runs_and_uploaded_data_count(store, home):
     administration.check_kept(anna)
     paths.uploads("anna").mkdir(parents=True)
     (paths.uploads("anna") / "next.csv").write_bytes(bytes(200_000))
-    with pytest.raises(BadInput, match="megabytes"):
-        anna.create(SPEC)
+    refuses("megabytes", anna.create, SPEC)
     anna.delete(run_id)  # and its checkpoints
     anna.create(SPEC)
 
@@ -111,8 +107,7 @@ def test_a_resumed_run_needs_a_place(store):
     run_id = anna.create(SPEC)
     anna.request_stop(run_id)
     other = anna.create(SPEC)
-    with pytest.raises(BadInput, match="your runs = 1: you may have 1"):
-        resumption.resume(anna, run_id)
+    refuses("your runs = 1: you may have 1", resumption.resume, anna, run_id)
     assert store.status(run_id) == "cancelled"
     anna.request_stop(other)
     resumption.resume(anna, run_id)
@@ -139,8 +134,7 @@ def test_a_run_that_takes_longer_than_allowed_is_stopped_and_says_why(store, mon
     ended = store.get(run_id)
     assert (ended.status, len(store.events(run_id))) == ("cancelled", 30)
     assert ended.error == "It was stopped after 20 seconds, the most on this server: take fewer examples, budgets or seeds."
-    with pytest.raises(BadInput, match="cannot be resumed: it took longer than its server allows"):
-        resumption.resume(store, run_id)
+    refuses("cannot be resumed: it took longer than its server allows", resumption.resume, store, run_id)
 
 
 def test_a_run_that_is_stopped_and_resumed_keeps_the_seconds_that_it_has_taken(store, monkeypatch):
@@ -159,8 +153,7 @@ def test_a_run_that_is_stopped_and_resumed_keeps_the_seconds_that_it_has_taken(s
     store.end(run_id, "finished")
     assert store.get(run_id).seconds_taken == pytest.approx(27_000, abs=1000)
     assert store.estimates([work_of(SPEC)])[0] == pytest.approx(27_000, abs=1000)
-    with pytest.raises(BadInput, match="estimated seconds = 27"):
-        anna.create(SPEC)
+    refuses("estimated seconds = 27", anna.create, SPEC)
 
 
 def test_all_turns_of_a_tuning_count_and_one_that_took_too_long_is_not_resumed(store, monkeypatch):
@@ -178,8 +171,7 @@ def test_all_turns_of_a_tuning_count_and_one_that_took_too_long_is_not_resumed(s
     assert store.status(turn) == "stopping"
     store.end(turn, "cancelled")
     assert not studies.get(study_id).is_resumable
-    with pytest.raises(BadInput, match="took longer than its server allows; start a new one with fewer trials"):
-        studies.resume(study_id)
+    refuses("took longer than its server allows; start a new one with fewer trials", studies.resume, study_id)
     other = studies.create(tuned.a_tuning())
     _began(store, other, 9000)
     Supervisor(store).check()
@@ -191,8 +183,7 @@ def test_a_run_that_would_take_too_long_is_not_resumed(store):
     run_id = anna.create(SPEC)
     anna.request_stop(run_id)
     _took(store, 30.0)
-    with pytest.raises(BadInput, match="estimated seconds = 30: must be at most 20"):
-        resumption.resume(anna, run_id)
+    refuses("estimated seconds = 30: must be at most 20", resumption.resume, anna, run_id)
 
 
 def test_a_run_takes_no_time_while_its_computer_is_off(store):
@@ -222,8 +213,7 @@ def test_only_who_started_a_run_changes_it(store):
     mine, nobodys = anna.create(SPEC), store.create(SPEC)
     for run_id in (mine, nobodys):
         for act in (bert.request_stop, bert.delete, bert.restore, lambda run_id: bert.rename(run_id, "x")):
-            with pytest.raises(BadInput, match="was not started by you: only who did can change it"):
-                act(run_id)
+            refuses("was not started by you: only who did can change it", act, run_id)
     assert [store.get(run_id).status for run_id in (mine, nobodys)] == ["queued", "queued"]
     assert [bert.may_change(store.get(run_id)) for run_id in (mine, nobodys)] == [False, False]
     assert anna.may_change(store.get(mine))
@@ -231,12 +221,10 @@ def test_only_who_started_a_run_changes_it(store):
     assert anna.request_stop(mine) == "cancelled"
     assert store.request_stop(nobodys) == "cancelled"
     set_id = Sets(anna).create("q", {"a": SPEC})
-    with pytest.raises(BadInput, match="not started by you"):
-        Sets(bert).request_stop(set_id)
+    refuses("not started by you", lambda: Sets(bert).request_stop(set_id))
     study_id = Studies(anna).create(tuned.a_tuning())
     anna.request_stop(study_id)
-    with pytest.raises(BadInput, match="not started by you"):
-        Studies(bert).resume(study_id)
+    refuses("not started by you", lambda: Studies(bert).resume(study_id))
     audit_id = Audits(bert).create(_finished(anna))  # everybody may audit what all can read
     assert store.get(audit_id).owner == "bert"
 
@@ -285,17 +273,14 @@ def test_limits_are_read_from_one_line(monkeypatch):
     assert queue.limits() == Limits(cells=60, megabytes=7)
 
 
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ("cell=3", "did you mean cells"),
-        ("cells=0", "DPCL_SHARED cells = 0: must be a whole number of at least 1"),
-        ("cells=-1", "must be a whole number"),
-        ("cells=1.5", "must be a whole number"),
-        ("yes", "must be one of cells, seconds, places, megabytes, address_places, "),
-        ("", "must "),  # of a variable that was never set
-    ],
-)
+@pytest.mark.parametrize(("text", "says"), [
+    ("cell=3", "did you mean cells"),
+    ("cells=0", "DPCL_SHARED cells = 0: must be a whole number of at least 1"),
+    ("cells=-1", "must be a whole number"),
+    ("cells=1.5", "must be a whole number"),
+    ("yes", "must be one of cells, seconds, places, megabytes, address_places, "),
+    ("", "must "),  # of a variable that was never set
+])
 @pytest.mark.parametrize("said", ["option", "environment"])
 @file_alone
 def test_wrong_limits_are_refused_before_the_server_starts(home, capsys, monkeypatch, text, says, said):

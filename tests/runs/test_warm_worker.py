@@ -161,9 +161,7 @@ def halted(one: process.Process) -> None:
 
 
 @pytest.mark.parametrize("harm", quick(1, [halted, killed]))
-def test_a_run_whose_warm_worker_is_dead_or_does_not_answer_gets_a_process_of_its_own(
-    store, make, harm, monkeypatch
-):
+def test_a_run_whose_warm_worker_is_dead_or_does_not_answer_gets_a_process_of_its_own(store, make, harm, monkeypatch):
     monkeypatch.setattr(process, "ANSWER_SECONDS", 0.5)
     app = make()
     ready = waiting(app)

@@ -17,6 +17,7 @@ from dpcl_core.runs import process, tables, worker
 from dpcl_core.runs.run import Failure, Run
 from dpcl_core.spec import RunSpec
 from tests.support import replay
+from tests.support.asserting import refuses
 from tests.support.waiting import until
 
 
@@ -80,20 +81,17 @@ def test_events_are_in_the_store_while_the_run_goes_on_and_the_state_follows(sto
     assert [status for _, status in seen] == ["starting", "running"]
 
 
-@pytest.mark.parametrize(
-    ("error", "kind", "says"),
-    [
-        (BadInput("seeds", -1, "must be at least 0"), "wrong-input", "seeds = -1: must be at least 0"),
-        (DataMissing("data.dataset", "mnist", "is not here"), "data-missing", "data.dataset = mnist: is not here"),
-        (Diverged("the loss is not finite at step 7"), "diverged", "the loss is not finite at step 7"),
-        (MemoryError(), "out-of-memory", "The computer ran out of memory"),
-        (type("OutOfMemoryError", (RuntimeError,), {})("CUDA"), "out-of-memory", "The computer ran out of memory"),
-        (StoreTrouble("store x: the disk is full"), "store", "store x: the disk is full"),
-        (OSError(28, "No space left on device"), "store", "No space left on device"),
-        (RuntimeError("two\nlines"), "internal", "The program itself went wrong (RuntimeError: two lines); the settings"),
-        (SystemExit(3), "internal", "The program itself went wrong (SystemExit: 3)"),
-    ],
-)
+@pytest.mark.parametrize(("error", "kind", "says"), [
+    (BadInput("seeds", -1, "must be at least 0"), "wrong-input", "seeds = -1: must be at least 0"),
+    (DataMissing("data.dataset", "mnist", "is not here"), "data-missing", "data.dataset = mnist: is not here"),
+    (Diverged("the loss is not finite at step 7"), "diverged", "the loss is not finite at step 7"),
+    (MemoryError(), "out-of-memory", "The computer ran out of memory"),
+    (type("OutOfMemoryError", (RuntimeError,), {})("CUDA"), "out-of-memory", "The computer ran out of memory"),
+    (StoreTrouble("store x: the disk is full"), "store", "store x: the disk is full"),
+    (OSError(28, "No space left on device"), "store", "No space left on device"),
+    (RuntimeError("two\nlines"), "internal", "The program itself went wrong (RuntimeError: two lines); the settings"),
+    (SystemExit(3), "internal", "The program itself went wrong (SystemExit: 3)"),
+])
 def test_failures_are_told_apart_in_one_sentence_with_details_aside(store, error, kind, says):
     spec = replay.a_spec()
     run_id = replay.claim(store, spec)
@@ -182,8 +180,7 @@ def test_a_run_that_is_deleted_for_good_while_it_runs_ends_and_says_so(store):
             connection.execute(delete(tables.runs))
         yield from _without_end()
 
-    with pytest.raises(BadInput, match="no such run in this store"):
-        worker.carry_out(store, run_id, engine=engine, executor=Bystander())
+    refuses("no such run in this store", lambda: worker.carry_out(store, run_id, engine=engine, executor=Bystander()))
 
 
 def test_the_run_of_another_process_is_followed_to_its_end(store):

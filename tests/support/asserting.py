@@ -39,6 +39,12 @@ def refusal_of(act: Callable[..., object], *given: Any, **named: Any) -> BadInpu
     return caught.value
 
 
+def refuses(said: str, act: Callable[..., object], *given: Any, error: type[Exception] = BadInput, **named: Any) -> None:
+    """Asserts that this is refused, in words that match."""
+    with pytest.raises(error, match=said):
+        act(*given, **named)
+
+
 def excludes(said: Container[object], *others: object) -> None:
     """Asserts that none of these is in it."""
     for one in others:
