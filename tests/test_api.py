@@ -28,22 +28,18 @@ def test_a_run_is_kept_and_found_again() -> None:
     assert [event for event in heard if not isinstance(event, Progress | Classifier)] == [
         event for event in result.events if not isinstance(event, Progress)
     ]
-    assert result.spec.privacy.epsilons == (1.0, math.inf)
-    assert list(result.cells["epsilon"]) == [1.0, math.inf]
+    assert (result.spec.privacy.epsilons, list(result.cells["epsilon"])) == ((1.0, math.inf), [1.0, math.inf])
     assert result.guarantee(1.0).epsilon <= 1.0
     assert set(result.metrics["metric"]) == {"AA", "AF", "BWT", "FWT", "Last", "Avg"}
     learned = [event for event in heard if isinstance(event, TaskLearned)]
     assert len(result.accuracy) == sum(value is not None for event in learned for value in event.accuracy)
     again = dpcl.load(result.run_id)
-    assert again.events == result.events
-    assert again.spec == result.spec
+    assert (again.events, again.spec) == (result.events, result.spec)
 
 
 def test_settings_are_changed_by_their_names() -> None:
     result = dpcl.run("digits-cosine", epsilons=[1.0], seeds=[3], settings={"labels": "prior", "scenario.tasks": 2})
-    assert result.n_tasks == 2
-    assert result.spec.labels == "prior"
-    assert result.spec.seeds == (3,)
+    assert (result.n_tasks, result.spec.labels, result.spec.seeds) == (2, "prior", (3,))
     same = dpcl.run(result.spec)
     assert same.spec == result.spec
 

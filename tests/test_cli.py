@@ -138,8 +138,7 @@ def test_tune_prints_one_document_with_trials_best_and_a_command_that_can_be_run
     assert "3 uses of the same data" in document["privacy"]
     sets = [word for word in shlex.split(document["command"])[4:] if word != "--set"]
     final = checks.parse(checks.apply_sets({}, sets))
-    assert final.tuned == "private"
-    assert asdict(final.params)["learning_rate"] == carried["learning_rate"]
+    assert (final.tuned, asdict(final.params)["learning_rate"]) == ("private", carried["learning_rate"])
     assert "trial 2 of 2" in err
     study_id = document["study_id"]
     assert document_of(capsys, "show", study_id) == document
@@ -169,13 +168,10 @@ def test_an_interrupted_tuning_keeps_its_trials_and_says_how_to_go_on(capsys, mo
     monkeypatch.setattr(search, "prepared", prepare)
     status, out, err = called(*TUNE, "--on", "private", "--trials", "4", "--json", capsys=capsys)
     document = json.loads(out)
-    assert status == 1
-    assert document["status"] == "cancelled"
-    assert len(document["trials"]) == 2
+    assert (status, document["status"], len(document["trials"])) == (1, "cancelled", 2)
     assert f"2 of 4 trials are kept; continue with: python -m dpcl_core resume {document['study_id']}" in err
     trials = document_of(capsys, "resume", document["study_id"])["trials"]
-    assert trials[:2] == document["trials"]
-    assert len(trials) == 4
+    assert (trials[:2], len(trials)) == (document["trials"], 4)
 
 
 def test_a_spec_file_and_its_export_say_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -218,8 +214,7 @@ def test_account_asks_three_accountants_when_told_to(capsys: pytest.CaptureFixtu
 def test_audit_reports_claimed_accounted_and_audited(capsys: pytest.CaptureFixture[str]) -> None:
     sets = ["--set", "privacy.epsilons=[1.0]", "--set", "labels=data"]
     found = document_of(capsys, "audit", "--preset", "digits-cosine", *sets, "--trials", "400")["audits"][0]
-    assert found["claimed_epsilon"] == 1.0
-    assert found["accounted_epsilon"] == "inf"
+    assert (found["claimed_epsilon"], found["accounted_epsilon"]) == (1.0, "inf")
     assert found["audited_lower_bound"] > 3
     assert (found["through"], found["bound"], found["detects"]) == ("learner", "counting", None)
     assert found["exceeds_accounted"] is False
@@ -261,8 +256,6 @@ def test_a_reader_who_leaves_ends_no_run(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "dpcl_core", *SMALL, "--json"]
     environment = {**os.environ, "DPCL_HOME": str(tmp_path)}
     with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
-        assert running.stderr is not None
-        assert running.stdout is not None
         running.stderr.close()
         document = json.loads(running.stdout.read())
         assert running.wait(PATIENCE_SECONDS) == 0

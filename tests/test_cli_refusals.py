@@ -16,6 +16,7 @@ from dpcl_core.runs.run import Split
 from dpcl_core.runs.shards import Sets
 from dpcl_core.runs.store import Store
 from tests.support import replay
+from tests.support.asserting import includes
 from tests.test_cli import SMALL, TUNE, called
 
 pytestmark = pytest.mark.usefixtures("home")
@@ -106,8 +107,7 @@ SWEEP = ["sweep", "--preset", "digits-cosine", "--over"]
 ])
 def test_wrong_input_is_one_line_and_status_2(arguments, words, capsys):
     status, out, err = called(*arguments, capsys=capsys)
-    assert status == 2
-    assert out == ""
+    assert (status, out) == (2, "")
     assert err.count("\n") == 1, err
     for word in words:
         assert word in err
@@ -214,8 +214,7 @@ def test_a_mistyped_store_is_named_and_none_is_made(capsys, tmp_path, monkeypatc
         monkeypatch.setenv("DPCL_STORE", f"sqlite:///{path}")
     status, _, err = called(*command, capsys=capsys)
     assert (status, err.count("\n")) == (2, 1)
-    assert f"{path}: there is none" in err
-    assert f"touch {path}" in err
+    includes(err, f"{path}: there is none", f"touch {path}")
     assert list((tmp_path / "stores").iterdir()) == []
 
 

@@ -129,7 +129,6 @@ def test_noise_that_no_model_survives_is_said_before_the_first_task() -> None:
     last = said[-1]
     assert isinstance(last, TaskLearned)
     near_chance = next(e for e in said if isinstance(e, TaskLearned) and e.cell.epsilon == 0.05 and e.task == 4)
-    assert near_chance.pooled is not None
     assert near_chance.pooled < 0.3, "and so it is"
 
 

@@ -119,5 +119,4 @@ def test_json_is_written_in_the_same_letters() -> None:
         assert in_json(value) == to_json(value, inf_nan_mode="strings").decode(), value
     for name in presets.names():
         one: RunSpec = presets.load(name)
-        assert in_json(one) == one.to_json()
-        assert json.loads(in_json(one)) == one.jsonable()
+        assert (in_json(one), json.loads(in_json(one))) == (one.to_json(), one.jsonable())

@@ -126,8 +126,7 @@ def test_the_base_alone_carries_out_the_first_preset(installed: Path, tmp_path: 
 ])
 def test_what_is_lacking_is_said_with_its_extra(installed: Path, tmp_path: Path, arguments: list[str], extra: str) -> None:
     done = called(installed, tmp_path, *arguments)
-    assert done.returncode == 2
-    assert done.stderr.count("\n") == 1
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert f"pip install 'dpcl[{extra}]'" in done.stderr
 
 

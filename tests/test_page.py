@@ -50,8 +50,7 @@ def test_a_run_gives_events_an_outcome_a_card_and_a_classifier(tmp_path: Path) -
     seen = finished(one, ONE)
     kinds = [event["event"] for event in seen]
     assert "Classifier" not in kinds, "its arrays stay with the engine"
-    assert kinds.count("TaskLearned") == 5
-    assert kinds[-1] == "CellFinished"
+    assert (kinds.count("TaskLearned"), kinds[-1]) == (5, "CellFinished")
     found = answer(one.outcome())
     assert found["models"][0]["metrics"]["AA"] > 0.5
     assert found["guarantees"][0]["kind"] == "proved"
@@ -100,9 +99,7 @@ def test_nothing_is_said_before_a_run_has_finished() -> None:
 def test_own_rows_train_and_leave_no_trace(home: Path) -> None:
     one = Page()
     found = answer(one.own("plants.csv", table(), json.dumps({"target": "kind"}), True))
-    assert found["dataset"] == "own:data"
-    assert found["classes"] == ["a", "b", "c"]
-    assert found["roles"] == {"target": "kind"}
+    assert (found["dataset"], found["classes"], found["roles"]) == ("own:data", ["a", "b", "c"], {"target": "kind"})
     seen = finished(one, found["settings"])
     said = json.dumps([found, seen, answer(one.outcome())]) + one.card()
     excludes(said, SECRET, "plants")
@@ -127,8 +124,7 @@ def test_texts_and_embeddings_are_taken_in(home: Path, monkeypatch: pytest.Monke
     kinds = ["sport", "money"]
     lines = [f"{' '.join(draw.choices(WORDS[3 * (k % 2) :][:3], k=5))} {k},{kinds[k % 2]}" for k in range(400)]
     found = answer(Page().own("t.csv", ("text,label\n" + "\n".join(lines)).encode(), "{}", None))
-    assert found["roles"]["text"] == "text"
-    assert found["classes"] == ["money", "sport"]
+    assert (found["roles"]["text"], found["classes"]) == ("text", ["money", "sport"])
     file = io.BytesIO()
     np.savez(
         file, embeddings=np.random.default_rng(0).normal(size=(400, 6)).astype(np.float32), labels=np.array(list("ab" * 200))

@@ -194,9 +194,7 @@ def test_stop_ends_a_run_whoever_carries_it_out_and_those_that_wait(store, capsy
     until(lambda: store.status(first) == "running")
     worker_process, waiting = store.get(first).process, store.create(replay.a_spec())
     assert document_of(capsys, "stop", waiting) == [{"run_id": waiting, "status": "cancelled"}]
-    assert store.status(first) == "running"
-    assert main(["stop", "--all"]) == 0
-    assert store.status(first) == "cancelled"
+    assert (store.status(first), main(["stop", "--all"]), store.status(first)) == ("running", 0, "cancelled")
     until(lambda: not process.is_alive(worker_process))
 
 
@@ -225,8 +223,7 @@ def test_delete_puts_runs_into_the_trash_and_none_that_is_under_way(store, capsy
     assert "stop it before deleting it" in capsys.readouterr().err
     assert main(["delete", done, "0123456789ab"]) == 2
     assert not store.trash(), "all or none"
-    assert main(["delete", done]) == 0
-    assert [run.id for run in store.trash()] == [done]
+    assert (main(["delete", done]), [run.id for run in store.trash()]) == (0, [done])
 
 
 def test_the_list_says_what_each_run_waits_for_and_who_carries_it_out(store, capsys):
@@ -250,8 +247,7 @@ def test_ctrl_c_while_another_process_carries_a_run_out_ends_the_command_alone(s
 
     monkeypatch.setattr(worker, "_follow", pressed)
     monkeypatch.setattr(process, "is_alive", lambda _: True)
-    assert main(["resume", theirs]) == 1
-    assert store.status(theirs) == "running"
+    assert (main(["resume", theirs]), store.status(theirs)) == (1, "running")
     assert f"run {theirs} goes on: dpcl stop {theirs} ends it" in capsys.readouterr().err
 
 

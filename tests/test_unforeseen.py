@@ -87,7 +87,6 @@ def test_the_terminal_prints_one_sentence_and_the_log_has_the_rest(monkeypatch, 
     out, err = capsys.readouterr()
     assert out == ""
     match = SENTENCE.fullmatch(err.strip())
-    assert match is not None
     entry = logged(match[1])
     includes(entry, "Traceback", "KeyError: 'failed at postgresql://someone:***@db")
     assert not any(secret in entry for secret in ("s3cr", "other-secret", "hf_abcdefgh"))
@@ -133,7 +132,6 @@ def test_a_log_that_cannot_be_written_is_standard_error(home: Path, capsys: pyte
     sentence = unforeseen.recorded(KeyError(SECRET))
     error = capsys.readouterr().err
     number = re.search(r"standard error as error ([0-9a-f]{8})", sentence)
-    assert number is not None
     includes(error, number[1], "KeyError")
     assert "s3cr" not in error
 
@@ -160,7 +158,6 @@ def test_an_error_that_somebody_repeats_pushes_no_other_one_out(monkeypatch: pyt
 
 def test_nobody_forges_that_an_error_was_written() -> None:
     at = re.search(r"at (\w+)$", logged(SENTENCE.findall(unforeseen.recorded(raised_in_line(4)))[0]), re.MULTILINE)
-    assert at is not None
     lines = "\n".join(["x", *[f"error 12345678, now, at {at[1]}"] * 20])
     try:
         raise ValueError(lines)

@@ -22,6 +22,13 @@ def picture(value: int = 0, side: tuple[int, int] = (4, 4), mode: str = "L", kin
     return file.getvalue()
 
 
+def put(path: Path, content: str | bytes) -> Path:
+    """The path of a file that now has this content."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return path
+
+
 def write(folder: Path, split: str, **columns: object) -> Path:
     """A parquet file of these columns; lists become what Arrow makes of them."""
     folder.mkdir(parents=True, exist_ok=True)

@@ -58,8 +58,7 @@ def test_a_frame_of_the_field_runs_as_its_file_does(tmp_path: Path) -> None:
     assert (ours.classes, ours.n_train, ours.n_test) == (files.classes, files.n_train, files.n_test)
     options = {"epsilons": np.array([1.0]), "seeds": np.arange(1), "settings": {"labels": "prior-const"}}
     result = dpcl.run(data=frame(), target="kind", person="user", name="bees", **options)
-    assert result.spec.data.dataset == "own:bees"
-    assert result.spec.privacy.epsilons == (1.0,)
+    assert (result.spec.data.dataset, result.spec.privacy.epsilons) == ("own:bees", (1.0,))
     assert "one person" in result.guarantee(1.0).unit
     assert Store().list_runs()[0].id == result.run_id
 
@@ -314,8 +313,7 @@ def test_of_a_run_here_stays_what_it_spent_and_nothing_else(home: Path) -> None:
     options = {"target": "kind", "epsilons": [1.0], "seeds": [0], "here": True}
     heard: list[object] = []
     first = dpcl.run(data=given[0], name=given[1], on_event=heard.append, **options)
-    assert first.events == tuple(heard)
-    assert first.run_id is None
+    assert (first.events, first.run_id) == (tuple(heard), None)
     assert first.guarantee(1.0).epsilon <= 1.0
     assert not Store().list_runs()
     assert not Store().trash()
@@ -329,9 +327,7 @@ def test_of_a_run_here_stays_what_it_spent_and_nothing_else(home: Path) -> None:
     assert not stopped.finals
     kept = dpcl.run(data=given[0], name="kept", target="kind", epsilons=[1.0], seeds=[0])
     looks = administration.looks_at(Store(), kept.spec.data.dataset)
-    assert looks is not None
-    assert looks.runs == 3
-    assert looks.epsilon == pytest.approx(3.0, rel=1e-3)
+    assert (looks.runs, looks.epsilon) == (3, pytest.approx(3.0, rel=1e-3))
 
 
 def test_a_budget_for_rows_refuses_a_run_here() -> None:

@@ -66,16 +66,14 @@ def test_grey_becomes_three_equal_channels_and_colour_becomes_luma() -> None:
 
 def test_resizing_gives_squares_and_keeps_a_constant_image_constant() -> None:
     (batch,) = Images([picture(77, (4, 9)), picture(200, (30, 8))], None).batches(16, 1, 10, "bicubic")
-    assert batch.shape == (2, 16, 16, 1)
-    assert np.unique(batch[0]).tolist() == [77]
+    assert (batch.shape, np.unique(batch[0]).tolist()) == ((2, 16, 16, 1), [77])
     assert np.unique(batch[1]).tolist() == [200]
 
 
 def test_take_keeps_rows_and_their_origins() -> None:
     images = Images([picture(i) for i in range(4)], (4, 4, 1), [f"row {i}" for i in range(4)]).take(np.array([3, 1]))
     (batch,) = images.batches(None, 1, 10)
-    assert batch[:, 0, 0, 0].tolist() == [3, 1]
-    assert images.origins == ["row 3", "row 1"]
+    assert (batch[:, 0, 0, 0].tolist(), images.origins) == ([3, 1], ["row 3", "row 1"])
 
 
 def test_digest_changes_with_one_pixel_the_order_and_where_rows_end() -> None:
@@ -225,8 +223,7 @@ FILES = {
 @pytest.mark.parametrize("name", FILES)
 def test_what_follows_a_picture_is_dropped_and_nothing_of_it(name: str) -> None:
     whole = FILES[name]
-    assert dataset.trimmed(whole) == whole
-    assert dataset.trimmed(whole + TAIL) == whole
+    assert (dataset.trimmed(whole), dataset.trimmed(whole + TAIL)) == (whole, whole)
     assert dataset.trimmed(whole + whole) == whole
 
 
@@ -238,5 +235,4 @@ def test_a_damaged_picture_stays_as_it_is(name: str) -> None:
 
 @pytest.mark.parametrize("kind", ["BMP", "TIFF", "PPM"])
 def test_other_files_are_left_alone(kind: str) -> None:
-    assert dataset.trimmed(written(kind) + TAIL) == written(kind) + TAIL
-    assert dataset.trimmed(b"") == b""
+    assert (dataset.trimmed(written(kind) + TAIL), dataset.trimmed(b"")) == (written(kind) + TAIL, b"")

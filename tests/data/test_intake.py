@@ -20,7 +20,7 @@ from dpcl_core.data.schema import Columns
 from dpcl_core.errors import BadInput
 from dpcl_core.runs.store import Store
 from dpcl_core.spec import DataSpec
-from tests.data.making import picture
+from tests.data.making import picture, put
 from tests.support import bad_files
 from tests.support.asserting import excludes, includes, refusal_of, refuses
 
@@ -65,17 +65,14 @@ def stored() -> list[str]:
 def test_every_form_is_taken_in(name: str, kind: Kind, data_dir: Path, tmp_path: Path) -> None:
     path = tmp_path / f"My file{Path(name).suffix}"
     path.write_bytes(bad_files.GOOD[name, kind])
-    assert used(path) is None
-    assert stored() == ["My-file"]
+    assert (used(path), stored()) == (None, ["My-file"])
     assert own.names_of_own_data() == ["own:My-file"]
     card = catalog.card("own:My-file")
     assert card.kind == kind
     assert len(load_dataset(DataSpec(dataset="own:My-file")).test) > 0
     assert used(path) is None
     assert stored() == ["My-file"], "the same file again is the same data"
-    other = tmp_path / "other" / path.name
-    other.parent.mkdir()
-    other.write_bytes(path.read_bytes())
+    other = put(tmp_path / "other" / path.name, path.read_bytes())
     assert used(other) is None
     assert stored() == ["My-file", "My-file-2"], "another file of that name takes nobody's place"
 
@@ -87,8 +84,7 @@ def test_a_file_that_was_written_again_is_other_data(data_dir: Path, tmp_path: P
     after = before.replace(b"number", b"NUMBER")
     for content in (before, before, after):
         path.write_bytes(content)
-        assert used(path) is None
-        assert used(path) is None
+        assert (used(path), used(path)) == (None, None)
     found = {name: next((kept / name).glob("*.csv")).read_bytes() for name in stored()}
     assert found == {"mine": before, "mine-2": before, "mine-3": after}
 
@@ -114,15 +110,13 @@ def test_nobody_else_reads_the_copy_of_a_file(is_there: bool, data_dir: Path, tm
 def test_a_picture_that_is_taken_out_makes_other_data(data_dir: Path, tmp_path: Path) -> None:
     folder = tmp_path / "photos"
     for place in ("train/a", "train/b", "test/a", "test/b"):
-        (folder / place).mkdir(parents=True)
         for row in range(2):
-            (folder / place / f"{row}.png").write_bytes(picture())
+            put(folder / place / f"{row}.png", picture())
     for _ in range(2):
         assert used(folder) is None
     assert stored() == ["photos"]
     (folder / "train" / "a" / "0.png").unlink()
-    assert used(folder) is None
-    assert stored() == ["photos", "photos-2"]
+    assert (used(folder), stored()) == (None, ["photos", "photos-2"])
 
 
 def test_two_files_of_one_name_at_once_have_two_names(data_dir: Path, tmp_path: Path) -> None:
@@ -130,8 +124,7 @@ def test_two_files_of_one_name_at_once_have_two_names(data_dir: Path, tmp_path: 
     contents = [bad_files.GOOD["a.csv", "text"].replace(b"number", number) for number in (b"one", b"two")]
     first, second = (tmp_path / number / "visits.csv" for number in ("one", "two"))
     for path, content in zip((first, second), contents, strict=True):
-        path.parent.mkdir()
-        path.write_bytes(content)
+        put(path, content)
     with intake.taken_in(intake.Given(first, Asked())) as name, intake.taken_in(intake.Given(second, Asked())) as other:
         assert (name, other) == ("own:visits", "own:visits-2")
     kept = [(paths.home() / "data" / each.removeprefix("own:") / "visits.csv").read_bytes() for each in (name, other)]
@@ -256,12 +249,10 @@ def test_photos_are_taken_in_as_people_have_them(layout: str, is_zipped: bool, d
         outer = {f"My photos/{name}": content for name, content in members.items()}
         path.write_bytes(bad_files.zipped({**outer, "__MACOSX/My photos/._x.jpg": b"x", "My photos/.DS_Store": b"x"}))
     for name, content in ({} if is_zipped else {**members, "notes.txt": b"x"}).items():
-        (path / name).parent.mkdir(parents=True, exist_ok=True)
-        (path / name).write_bytes(content)
+        put(path / name, content)
     assert used(path) is None
     found = load_dataset(DataSpec(dataset="own:photos"))
-    assert found.classes == ("a", "b")
-    assert len(found.train) + len(found.test) == 60
+    assert (found.classes, len(found.train) + len(found.test)) == (("a", "b"), 60)
     assert len(found.test) == 20 if "{part}" in layout else 2 < len(found.test) < 25
 
 
@@ -297,8 +288,7 @@ def test_one_more_private_picture_renames_no_public_one(data_dir, tmp_path, monk
         assert used(path) is None
         test = tmp_path / name / "data" / "photos" / "test"
         found.append(sorted(one.relative_to(test) for one in test.rglob("*.png")))
-    assert len(found[0]) == 48
-    assert found[0] == found[1]
+    assert (len(found[0]), found[0]) == (48, found[1])
 
 
 def test_no_more_of_a_picture_is_unpacked_than_shows_that_it_is_too_large(data_dir, tmp_path, monkeypatch):
@@ -350,15 +340,14 @@ def test_odd_paths_in_a_folder_of_own_data_are_refused(data_dir: Path) -> None:
 @pytest.mark.parametrize("name", [name for name in bad_files.ODD if not name.endswith((".zip", ".docx"))])
 def test_odd_files_in_a_folder_of_own_data_are_used_or_refused(name: str, data_dir: Path) -> None:
     """As a training part beside a good test part, and alone."""
-    content = bad_files.ODD[name]()
-    for folder, file in (("alone", name.replace(" ", "-")), ("beside", f"train{Path(name).suffix}")):
-        (data_dir / folder).mkdir()
-        (data_dir / folder / file).write_bytes(content)
-        good = bad_files.GOOD.get((f"a{Path(name).suffix}", "embedding" if name.endswith("npz") else "text"))
-        if folder == "beside" and good is not None:
-            (data_dir / folder / f"test{Path(name).suffix}").write_bytes(good)
-        sentence = refusal(f"own:{folder}")
-        excludes(sentence, "\n", str(data_dir))
+    content, ending = bad_files.ODD[name](), Path(name).suffix
+    put(data_dir / "alone" / name.replace(" ", "-"), content)
+    put(data_dir / "beside" / f"train{ending}", content)
+    good = bad_files.GOOD.get((f"a{ending}", "embedding" if ending == ".npz" else "text"))
+    if good is not None:
+        put(data_dir / "beside" / f"test{ending}", good)
+    for folder in ("alone", "beside"):
+        excludes(refusal(f"own:{folder}"), "\n", str(data_dir))
 
 
 def test_after_any_error_nothing_is_kept_and_the_one_before_stays(data_dir: Path, tmp_path: Path) -> None:

@@ -107,10 +107,7 @@ def test_a_cap_of_sources_keeps_about_so_many_of_each_whatever_their_classes() -
     whole = outline(card)
     kept = whole.thinned(Caps(train_per_source=300))
     assert kept.n_train == whole.n_kept(Caps(train_per_source=300)) == 300 * len(whole.sources)
-    assert whole.train.sources is not None
-    assert kept.train.sources is not None
     sizes, found = (np.bincount(part) for part in (whole.train.sources, kept.train.sources))
-    assert whole.test.sources is not None
     nominal = whole.n_train * np.bincount(whole.test.sources) / len(whole.test.sources)
     chances = 300 / nominal
     assert (np.abs(found - sizes * chances) <= 6 * np.sqrt(sizes * chances * (1 - chances))).all()

@@ -25,7 +25,7 @@ from dpcl_core.data.schema import Columns
 from dpcl_core.errors import BadInput
 from dpcl_core.spec import DataSpec
 from tests.data.making import picture, write, write_pair
-from tests.support.asserting import document_of, printed, refusal_of, refuses
+from tests.support.asserting import document_of, includes, printed, refusal_of, refuses
 from tests.support.doors import DOORS, SINGLE, Change
 
 
@@ -185,8 +185,7 @@ def test_the_terminal_tells_the_owner_what_is_private(data_dir: Path, capsys: py
     assert '1 row labelled "nobody has it", which the schema does not declare: used only under dp-learned.' in private
     assert "1 row left out: must have as many values as there are columns, and close every quote" in private
     told = document_of(capsys, "data", "check", str(data_dir / "mine"))
-    assert told["public"]["name"] == "own:mine"
-    assert told["private"]["n_used"] == 123
+    assert (told["public"]["name"], told["private"]["n_used"]) == ("own:mine", 123)
     assert "do not pass it on" in told["private"]["warning"]
     assert os.environ["DPCL_DATA"] == str(data_dir)
 
@@ -199,8 +198,7 @@ def test_a_schema_is_written_of_public_facts_alone_and_read_again(data_dir, tmp_
         assert cli.main(["data", "check", str(tmp_path / name / "mine"), "--write-schema"]) == 0
         content.append((tmp_path / name / "mine" / schema.NAME).read_text(encoding="utf-8"))
     assert content[0] == content[1]
-    assert 'classes = ["c0", "c1", "c2", "c3"]' in content[0]
-    assert "n_train = 160" in content[0]
+    includes(content[0], 'classes = ["c0", "c1", "c2", "c3"]', "n_train = 160")
     found = understood.report(str(tmp_path / "other" / "mine"))
     assert {"title", "classes", "n_train"} <= set(found.public.from_schema)
     assert found.private.undeclared == {}
@@ -364,8 +362,7 @@ def test_rows_that_are_known_by_the_first_rule_keep_it_under_another_name(name: 
     BEFORE[name][0](path)
     path.with_name(f"brought-again.{schema.NAME}").write_text(BEFORE[name][1], encoding="utf-8")
     with intake.taken_in(intake.Given(path, Asked())) as again:
-        assert catalog.card(again).coins == 1
-        assert digest(again) == BEFORE[name][2]
+        assert (catalog.card(again).coins, digest(again)) == (1, BEFORE[name][2])
     with pytest.raises(BadInput, match="coins = 2: must be 1, or left out"), intake.taken_in(intake.Given(
         path, Asked(instead=replace(schema.parsed(intake.schema_beside(path), "x"), coins=2))
     )):  # fmt: skip

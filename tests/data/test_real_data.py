@@ -42,7 +42,6 @@ def test_pacs_has_seven_classes_in_three_styles(real_data: Path) -> None:
     assert np.bincount(found.train.labels).tolist() == [432, 432, 432, 396, 432, 352, 416]
     assert np.bincount(found.test.labels).tolist() == [108, 108, 108, 98, 107, 88, 104]
     assert [source.name for source in found.sources] == ["art_painting", "cartoon", "sketch"]
-    assert found.train.sources is not None
     assert np.bincount(found.train.sources).tolist() == [1008, 972, 912]
     assert found.title == "PACS (stands in for ImageNet-R; subset: 2,892 training and 721 test images of 9,991)"
 
@@ -52,7 +51,6 @@ def test_five_datasets_with_the_stand_in(real_data: Path) -> None:
     assert found.n_people == 15_000
     assert np.abs(np.bincount(found.train.labels) - 300).max() < 6 * 17.4, "six standard deviations"
     assert np.bincount(found.test.labels).tolist() == [20] * 50
-    assert found.train.sources is not None
     np.testing.assert_array_equal(found.train.sources, found.train.labels // 10)
     assert found.title == (
         "5-Datasets with MNIST-M (stands in for 5-Datasets with SVHN; "

@@ -20,7 +20,7 @@ from dpcl_core.backbones.plain_language import STOP_WORDS
 from dpcl_core.data import catalog, files, load, synthetic
 from dpcl_core.data.card import CARDS
 from dpcl_core.data.dataset import Dataset, Split
-from dpcl_core.data.texts import KIND, KINDS, LOOKALIKE, PADDING, TOKEN, Sentences, Span, Texts
+from dpcl_core.data.texts import KIND, KINDS, LOOKALIKE, PADDING, TOKEN, Span, Texts
 from dpcl_core.errors import BadInput
 from dpcl_core.spec import DataSpec
 from tests.data.making import write
@@ -91,7 +91,6 @@ def test_every_span_is_what_is_public_facts_its_person(parts: tuple[Split, Split
     everybody = synthetic.people(900, synthetic._lists(), synthetic._PUBLIC_SEED)
     for split in parts:
         texts = texts_of(split)
-        assert texts.people is not None
         for string, spans, person in zip(texts.strings, texts.spans or (), texts.people, strict=True):
             known = everybody[person]
             for span in spans:
@@ -140,7 +139,6 @@ def test_labels_are_even_within_a_source(parts: tuple[Split, Split]) -> None:
     first = 0
     for index, (_, labels) in enumerate(synthetic.classes()):
         for split in parts:
-            assert split.sources is not None
             sizes = np.bincount(split.labels[split.sources == index], minlength=25)
             assert sizes[:first].sum() == sizes[first + len(labels) :].sum() == 0
             assert np.ptp(sizes[first : first + len(labels)]) <= 1
@@ -221,8 +219,7 @@ def _accuracy(seen: list[object], tried: list[object]) -> float:
 
 def test_the_companion_is_public_other_and_the_same_for_one_seed(parts: tuple[Split, Split]) -> None:
     made = synthetic.companion(600, seed=0)
-    assert len(made) == 600
-    assert made.strings == synthetic.companion(600, seed=0).strings
+    assert (len(made), made.strings) == (600, synthetic.companion(600, seed=0).strings)
     assert made.strings != synthetic.companion(600, seed=1).strings
     sure = {"EMAIL", "ADDRESS", "SSN", "CARD", "IBAN"}
     theirs = {found for found, span in marked(Split(made, np.zeros(600, np.int64))) if span.kind in sure}
@@ -387,12 +384,9 @@ def test_sentences_of_the_wikipedia_are_taken_where_they_are(data_dir: Path) -> 
     found = load.public_sentences()
     assert found.title == "2,000 sentences of the English Wikipedia"
     tagged = load.public_sentences(is_tagged=True)
-    assert isinstance(tagged.content, Sentences)
-    assert tagged.title == "2,000 words of 500 sentences of the English Wikipedia"
-    assert len(tagged.content) == 2_500
+    assert (tagged.title, len(tagged.content)) == ("2,000 words of 500 sentences of the English Wikipedia", 2_500)
     per_sentence = np.bincount(tagged.content.sentence_of[tagged.rows])
-    assert per_sentence.tolist() == [4] * 500
-    assert len(set(tagged.rows.tolist())) == 2_000
+    assert (per_sentence.tolist(), len(set(tagged.rows.tolist()))) == ([4] * 500, 2_000)
 
 
 def test_a_file_without_sentences_is_refused(data_dir: Path) -> None:

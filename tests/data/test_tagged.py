@@ -50,7 +50,6 @@ def read(**subset: int) -> Dataset:
 
 def words(found: Dataset, split: str = "train") -> list[tuple[str, ...]]:
     content = getattr(found, split).images
-    assert isinstance(content, Sentences)
     return list(content.words)
 
 
@@ -63,8 +62,7 @@ def test_parquet_files_give_a_row_a_word(data_dir: Path) -> None:
     assert [found.sources[place].name for place in found.train.sources.tolist()] == list("aaabbaa")  # type: ignore[union-attr]
     assert words(found) == [tuple(sentence) for sentence in WORDS]
     assert found.train.images.sentence_of.tolist() == [0, 0, 0, 1, 1, 2, 2]  # type: ignore[union-attr]
-    assert (len(found.train), len(found.train.images)) == (7, 7)
-    assert found.title == "mine (own data)"
+    assert (len(found.train), len(found.train.images), found.title) == (7, 7, "mine (own data)")
     assert own.names_of_own_data() == [MINE]
 
 
@@ -149,8 +147,7 @@ def test_the_real_sets_hold_what_their_cards_say(name: str, real_data: Path) -> 
     facts = catalog.facts(name)
     assert (facts.n_train, facts.n_test, facts.n_classes, len(facts.sources), facts.title) == REAL[name]
     found = load.load_dataset(DataSpec(dataset=name, train_per_class=30, test_per_class=10))
-    assert found.classes == catalog.card(name).classes
-    assert len(found.train.images) == len(found.train.labels)
+    assert (found.classes, len(found.train.images)) == (catalog.card(name).classes, len(found.train.labels))
     for source, held in enumerate(found.sources):
         own_labels = found.train.labels[found.train.sources == source]
         assert set(own_labels.tolist()) <= set(held.classes)
@@ -165,12 +162,9 @@ def test_too_many_clients_for_the_sentences_are_refused_before_anything_is_read(
     with pytest.raises(BadInput, match=r"must be at most 3: each client holds 10 of 30 sentences or more"):
         preview(DataSpec(dataset="ner-wnut17"), settings, 0)
     found = preview(DataSpec(dataset="ner-wnut17"), replace(settings, clients=2), 0)
-    assert found is not None
-    assert found.held is not None
     assert found.held.sum() == 90
     assert (found.held % 3 == 0).all(), "sentences are whole"
     stream = previews.tested(DataSpec(dataset="ner-wnut17"), replace(settings, clients=2), 0, None)
-    assert stream is not None
     assert stream.metric == "entity-f1", "chance of tags is an F1, also where no training word is read"
 
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from dpcl_core.data import catalog, files, load, own
 from dpcl_core.data.card import CARDS
 from dpcl_core.data.dataset import Dataset
-from dpcl_core.data.texts import Span, Texts
+from dpcl_core.data.texts import Span
 from dpcl_core.errors import DataMissing
 from dpcl_core.scenarios.catalog import SourceIncremental, preview
 from dpcl_core.spec import DataSpec
@@ -42,7 +42,6 @@ def read() -> Dataset:
 
 def strings(found: Dataset, split: str = "train") -> list[str]:
     texts = getattr(found, split).images
-    assert isinstance(texts, Texts)
     return list(texts.strings)
 
 
@@ -53,13 +52,10 @@ def refused() -> str:
 def test_two_csv_files(data_dir: Path) -> None:
     put(data_dir, train=GOOD, test='label,text\nbad,"no, not ""this"""\ngood,yes\n')
     found = read()
-    assert found.classes == ("bad", "good")
-    assert found.title == "mine (own data)"
-    assert strings(found) == ["all is well", "woe"]
-    assert strings(found, "test") == ['no, not "this"', "yes"]
+    assert (found.classes, found.title) == (("bad", "good"), "mine (own data)")
+    assert (strings(found), strings(found, "test")) == (["all is well", "woe"], ['no, not "this"', "yes"])
     assert (found.train.labels.tolist(), found.test.labels.tolist()) == ([1, 0], [0, 1])
-    assert own.names_of_own_data() == [MINE]
-    assert catalog.card(MINE).kind == "text"
+    assert (own.names_of_own_data(), catalog.card(MINE).kind) == ([MINE], "text")
     assert catalog.available(catalog.card(MINE)) is None
 
 
@@ -188,7 +184,6 @@ def test_own_texts_are_shown_only_where_their_owner_says_so(data_dir: Path) -> N
     card = catalog.card(MINE)
     assert not card.may_show
     refusal = files.refusal(card)
-    assert refusal is not None
     assert f"an empty file public.txt or synthetic.txt in {folder}" in refusal
     for mark in files.MARKS:
         (folder / mark).touch()

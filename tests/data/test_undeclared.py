@@ -100,8 +100,7 @@ def test_a_label_that_many_have_is_released_though_nobody_declared_it(method: st
         found = learner.released(cell)
         shapes.append((found["labels"].shape, [one for one in said if one["event"] == "Progress"]))
         rows = found["sums" if method == "cosine" else "weights"]
-        assert len(rows) == len(found["labels"])
-        assert rows[4:].any() == (len(rows) > 4)
+        assert (len(rows), rows[4:].any()) == (len(found["labels"]), len(rows) > 4)
     home = int(Table(nothing(), nothing(), (), undeclared=("77",)).homes(2, 0)[0])
     sees = 5 if method != "peft-ensemble" or home == 1 else 4  # a member alone knows its own task
     assert [shape for shape, _ in shapes] == [(4,), (sees,), (sees,)]
@@ -126,8 +125,7 @@ def test_where_a_schema_names_the_classes_there_are_no_others(data_dir: Path) ->
     spec = asked()
     own(data_dir, [77] * 3)
     assert load_dataset(spec.data, undeclared=True).undeclared == ("77",)
-    assert load_dataset(spec.data).undeclared == ()
-    assert len(load_dataset(spec.data).train) == 120
+    assert (load_dataset(spec.data).undeclared, len(load_dataset(spec.data).train)) == ((), 120)
     own(data_dir, [77] * 3, 'classes = ["0", "1", "2", "3"]')
     assert load_dataset(spec.data, undeclared=True).undeclared == ()
     assert len(load_dataset(spec.data, undeclared=True).train) == 120

@@ -77,9 +77,7 @@ def test_a_window_is_a_row_of_numbers_sample_after_sample(data_dir: Path) -> Non
     write_sensors(data_dir / "mine")
     content = opened().train.images
     rows = extractor.features("pixels", content)
-    assert isinstance(content, Windows)
-    assert (rows.shape, rows.dtype) == ((24, 300), np.float32)
-    assert rows[7].tolist() == content.values[7].ravel().tolist()
+    assert (rows.shape, rows.dtype, rows[7].tolist()) == ((24, 300), np.float32, content.values[7].ravel().tolist())
     assert pixels.values_form(content) == Form((100, 3), -1.0, 1.0)
 
 
@@ -207,7 +205,6 @@ def test_the_published_scaling_is_refused_where_a_bound_would_not_cover_it(data_
     (finished,) = of_kind(list(engine.run(by_rate("har-wisdm-zscored", math.inf))), CellFinished)
     assert any("no ledger pays for them" in line for line in finished.guarantee.not_covered)
     content = load_dataset(DataSpec(dataset="har-wisdm-zscored")).train.images
-    assert isinstance(content, Windows)
     np.testing.assert_allclose(content.values.std(axis=(0, 1)), 0.48, atol=0.02)  # half, less what is clipped
 
 
@@ -215,14 +212,12 @@ def test_the_published_scaling_is_refused_where_a_bound_would_not_cover_it(data_
 def test_the_real_windows(name: str, n_train: int, n_test: int, real_data: Path) -> None:
     found = load_dataset(DataSpec(dataset=name))
     assert (len(found.train), len(found.test), len(found.classes)) == (n_train, n_test, 5)
-    assert isinstance(found.train.images, Windows)
     assert "(stands in for HARW)" in found.title
     values = found.train.images.values
     assert (abs(values) == 1).mean() < 0.003
     # Both are in m/s^2: a phone at rest feels the standard gravity, half of the range.
     assert np.median(np.linalg.norm(values, axis=2)) == pytest.approx(0.5, abs=0.01)
     assert [source.name for source in found.sources] == ["5 Hz", "10 Hz", "20 Hz", "50 Hz"]
-    assert found.train.sources is not None
     assert (np.bincount(found.train.labels * 4 + found.train.sources) > 0).all()
 
 
@@ -253,8 +248,7 @@ def recorded(seconds: float, rate: int, activity: str, subject: str = "a", start
 
 def test_equal_time_stamps_are_averaged_and_times_ascend() -> None:
     times, values = prepare_sensors.merged(np.array([2.0, 1, 2, 3, 2]), np.array([[1.0, 0], [5, 1], [2, 0], [7, 0], [6, 3]]))
-    assert times.tolist() == [1, 2, 3]
-    assert values.tolist() == [[5, 1], [3, 1], [7, 0]]
+    assert (times.tolist(), values.tolist()) == ([1, 2, 3], [[5, 1], [3, 1], [7, 0]])
 
 
 def test_a_gap_of_more_than_300_ms_ends_a_session() -> None:
@@ -325,7 +319,6 @@ def test_the_script_makes_a_dataset_that_loads(data_dir, tmp_path, monkeypatch, 
         runpy.run_path(str(SCRIPT), run_name="__main__")
     assert ended.value.code == 0
     found = load_dataset(DataSpec(dataset="own:walks"))
-    assert isinstance(found.train.images, Windows)
     assert (found.classes, len(found.sources)) == (("sit", "walk"), 4)
     assert abs(found.train.images.values).max() <= 1
     said = capsys.readouterr().out

@@ -64,8 +64,7 @@ def test_a_worker_keeps_each_budgets_result_with_the_run(store: Store, run_id: s
     assert store.get(Audits(store).create(run_id)).estimate_seconds == pytest.approx(found.turn.seconds)
     told = json.loads(export.bundle(store, run_id)["result.json"])
     assert [each["audited_lower_bound"] for each in told["audits"]] == [0.5, 0.5]
-    assert told["audits"][0]["through"] == "run"
-    assert told["audits"][1]["accounted_epsilon"] == "inf"
+    assert (told["audits"][0]["through"], told["audits"][1]["accounted_epsilon"]) == ("run", "inf")
 
 
 def test_what_goes_wrong_is_one_sentence_and_keeps_what_was_found(store: Store, run_id: str, monkeypatch) -> None:
@@ -78,8 +77,7 @@ def test_what_goes_wrong_is_one_sentence_and_keeps_what_was_found(store: Store, 
     audit_id = Audits(store).create(run_id)
     assert replay.carried_out(store, audit_id) == "failed"
     found = Audits(store).get(audit_id)
-    assert found.turn.error == "params = x: must be something else"
-    assert found.results == (audited.result(1.0),)
+    assert (found.turn.error, found.results) == ("params = x: must be something else", (audited.result(1.0),))
 
 
 def test_a_stop_takes_effect_in_a_long_training(store: Store, run_id: str) -> None:

@@ -125,8 +125,7 @@ def test_a_plan_counts_and_not_the_wish(data: str, store: Store) -> None:
 @pytest.mark.parametrize("params", [{"budget": "per-task"}, {"mechanism": "fn", "budget_per": "token"}])
 def test_an_epsilon_for_a_part_is_no_bound_for_the_whole(params: dict[str, str], data: str, store: Store) -> None:
     whole, part = (asking(data, method="lm-gem", params=one) for one in ({}, params))
-    assert charges.released_bound(whole, None) == (1.0, DELTA)
-    assert charges.released_bound(part, None)[0] == math.inf
+    assert (charges.released_bound(whole, None), charges.released_bound(part, None)[0]) == ((1.0, DELTA), math.inf)
 
 
 def test_models_on_the_same_batches_have_a_bound_from_their_plan_on(data: str, store: Store) -> None:
@@ -216,15 +215,13 @@ def test_of_runs_that_are_queued_at_once_only_those_that_fit_are(home: Path, sto
             outcomes.append(True)
 
     together(queue, 6)
-    assert sorted(outcomes) == [False] * 4 + [True] * 2
-    assert spent(store, name)[0] == 3.0
+    assert (sorted(outcomes), spent(store, name)[0]) == ([False] * 4 + [True] * 2, 3.0)
 
 
 def test_a_set_is_queued_whole_or_not_at_all(data: str, store: Store) -> None:
     declare(store, data, 4.0)
     refusal_of(lambda: Sets(store).create("sweep", {"small": asking(data, [1.0]), "large": asking(data, [3.5])}))
-    assert store.unfinished() == []
-    assert spent(store, data) == (0.0, 0.0)
+    assert (store.unfinished(), spent(store, data)) == ([], (0.0, 0.0))
     Sets(store).create("sweep", {"small": asking(data, [1.0]), "large": asking(data, [3.0])})
     assert spent(store, data)[0] == 4.0
 
@@ -272,8 +269,7 @@ def test_a_part_of_a_run_is_counted_with_the_whole(data: str, store: Store) -> N
     declare(store, data, 2.0)
     run_id = replay.claim(store, asking(data, [1.0], [0, 1]), split=Split(2, "local", "cpu"))
     shards._put_into_queue(store, run_id, [[0], [1]], "cpu")
-    assert len(shards.parts_of(store, run_id)) == 2
-    assert spent(store, data)[0] == 2.0
+    assert (len(shards.parts_of(store, run_id)), spent(store, data)[0]) == (2, 2.0)
 
 
 # What stays counted

@@ -70,13 +70,11 @@ def test_what_is_retained_and_leaks_has_one_row_a_number():
     kept, leaks = frames.retained(OF_TEXTS), frames.leaks(OF_TEXTS)
     assert len(kept) == sum(len(event.ordinary) for event in OF_TEXTS if isinstance(event, Retained))
     row = kept.query("epsilon == 1 and seed == 0 and after_task == 2").sort_values("of_task")
-    assert row["ordinary"].tolist() == [0.5, 0.6, 0.7]
-    assert row["private"].isna().tolist() == [True, False, False]
+    assert (row["ordinary"].tolist(), row["private"].isna().tolist()) == ([0.5, 0.6, 0.7], [True, False, False])
     said = [event for event in OF_TEXTS if isinstance(event, Leaks)]
     assert len(leaks) == 3 * len(said)
     before = leaks.query("epsilon == 1 and seed == 0 and after_task == -1").sort_values("planted")
-    assert before["planted"].tolist() == [0, 1, 16]
-    assert before["exposure"].tolist() == [1.4, 1.5, 1.8]
+    assert (before["planted"].tolist(), before["exposure"].tolist()) == ([0, 1, 16], [1.4, 1.5, 1.8])
     assert set(before["confidence"]) == {0.95}
 
 
@@ -87,8 +85,7 @@ OF_LISTS = (frames.entries, frames.prototypes, frames.agreement, frames.anchors,
 @pytest.mark.parametrize(("table", "said"), [*((one, OF_TEXTS) for one in OF_RUNS), *((one, MATCHED) for one in OF_LISTS)])
 def test_an_empty_table_has_the_columns_and_types_of_a_full_one(table, said):
     assert table([]).dtypes.to_dict() == table(said).dtypes.to_dict()
-    assert len(table([])) == 0
-    assert frames.guarantees([]) == {}
+    assert (len(table([])), frames.guarantees([])) == (0, {})
 
 
 def test_every_entry_has_one_row() -> None:
@@ -103,8 +100,7 @@ def test_every_entry_has_one_row() -> None:
 
 def test_every_group_matcher_anchor_count_and_statistic_has_one_row() -> None:
     groups = frames.prototypes([TOLD])
-    assert list(groups["name"]) == list(PROTOTYPES.name)
-    assert list(groups["signature_xy"]) == [0.01, 0.0]
+    assert (list(groups["name"]), list(groups["signature_xy"])) == (list(PROTOTYPES.name), [0.01, 0.0])
     agreement = frames.agreement([TOLD])
     assert agreement[agreement["noise"].isna()].set_index("matcher")["agreement"].to_dict() == dict(TOLD.agreement)
     assert agreement.query("matcher == 'Hungarian'")[["noise", "agreement"]].to_numpy().tolist() == [[0.0, 1.0], [0.1, 0.2]]

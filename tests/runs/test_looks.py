@@ -43,8 +43,7 @@ def test_a_launched_run_stays_a_look_that_is_resumed_and_then_not_started(store:
         store.request_stop(run_id)
     assert store.claim(never)
     assert store.requeue(store.get(never))
-    assert administration.looks_at(store, "own:mine") == looked
-    assert looked.runs == 1
+    assert (administration.looks_at(store, "own:mine"), looked.runs) == (looked, 1)
 
 
 @both
@@ -59,8 +58,7 @@ def test_every_launched_run_is_one_more_look_and_budgets_add_up(store: Store) ->
     store.request_stop(waiting)
     found = administration.looks_at(store, "own:mine")
     assert (found.runs, found.models, found.tuned, found.audits) == (2, 8, 0, 0)
-    assert found.epsilon == pytest.approx(2 * 2 * (1.0 + 2.0))
-    assert found.delta == pytest.approx(8 * 1e-5)
+    assert (found.epsilon, found.delta) == (pytest.approx(2 * 2 * (1.0 + 2.0)), pytest.approx(8 * 1e-5))
     assert found.sentence == "These data have been used 8 times: ε adds up to at most 12 (δ = 8e-05). It cannot be undone."
     found = administration.Looks("own:m_ne", 1, 4, 0, 0, 6.0, pytest.approx(4e-5))
     assert administration.looks_at(store, "own:m_ne") == found, "_ is no wildcard"
@@ -87,8 +85,7 @@ def test_models_on_the_same_batches_do_not_add_up_and_count_as_their_ledgers_say
 def test_new_data_start_at_none_and_public_data_are_not_counted(store: Store) -> None:
     launched(store, own_run())
     assert administration.sentence(store, "own:new") == "Nobody has used these data yet."
-    assert administration.looks_at(store, "digits") is None
-    assert administration.sentence(store, "digits") == ""
+    assert (administration.looks_at(store, "digits"), administration.sentence(store, "digits")) == (None, "")
 
 
 @pytest.mark.parametrize("changes", [{"epsilons": [1.0, math.inf]}, {"noise": "seeded"}])
@@ -191,8 +188,7 @@ def test_nobody_learns_what_another_visitor_has_brought(home: Path, store: Store
     assert (n_runs(store, hers), n_runs(store, his)) == (1, 0)
     assert not own.kept_marks(hers) & own.kept_marks(his)
     administration.purge(store, hers)
-    assert n_runs(store, his) == 0
-    assert n_runs(store, taken_in(home / "a" / "again.csv", owner="a" * 64)) == 1
+    assert (n_runs(store, his), n_runs(store, taken_in(home / "a" / "again.csv", owner="a" * 64))) == (0, 1)
 
 
 def test_what_was_never_looked_at_leaves_nothing(home: Path, store: Store) -> None:

@@ -54,8 +54,7 @@ def test_a_store_that_is_away_and_an_unexpected_error_do_not_end_it(monkeypatch,
     executor.move(
         opens, over, after_each=lambda: done.append(troubled.looks), on_trouble=heard.append, patience=Patience(0.001, 0.002)
     )
-    assert troubled.looks == 7
-    assert done == [1, 6]
+    assert (troubled.looks, done) == (7, [1, 6])
     assert heard == [away, away, away]  # once in each outage: before the store was open, and twice later
     assert "no such part" in capsys.readouterr().err
 

@@ -27,8 +27,7 @@ def learned(n: int) -> list[Event]:
 
 
 def test_the_share_done_counts_tasks_learned_by_all_cells_and_what_is_done_of_the_next():
-    assert fraction_done(SPEC, []) == 0
-    assert fraction_done(SPEC, [Progress("backbone", 1, 1, None, "")]) == 0
+    assert (fraction_done(SPEC, []), fraction_done(SPEC, [Progress("backbone", 1, 1, None, "")])) == (0, 0)
     assert fraction_done(SPEC, [STARTED, training(1, 4)]) == pytest.approx(1 / 8)
     assert fraction_done(SPEC, [STARTED, training(4, 4), *learned(4)]) == pytest.approx(4 / 8)
     assert fraction_done(SPEC, [STARTED, training(4, 4), *learned(4), training(1, 2)]) == pytest.approx(6 / 8)
@@ -69,8 +68,7 @@ def test_the_time_left_holds_the_plain_guesses_and_narrows_to_nothing():
     low, high = seconds_left(0.25, 10, estimate=100)
     assert low < 30
     assert high > 90
-    assert seconds_left(1, 10) == (0, 0)
-    assert seconds_left(0, 10) is None
+    assert (seconds_left(1, 10), seconds_left(0, 10)) == ((0, 0), None)
     assert seconds_left(0, 10, estimate=4)[0] == 0
 
 
@@ -92,9 +90,7 @@ def test_it_reaches_the_fresh_guess_where_that_is_near():
 
 def test_the_stage_before_the_first_task_is_the_newest_one():
     early = [Progress("data", 0, 1, None, "loading"), Progress("backbone", 3, 9, None, "computing")]
-    assert stage([]) is None
-    assert stage(early) == early[-1]
-    assert stage([*early, STARTED]) is None
+    assert (stage([]), stage(early), stage([*early, STARTED])) == (None, early[-1], None)
 
 
 def test_models_trained_at_once_follow_from_the_methods_card(monkeypatch):

@@ -124,8 +124,7 @@ def test_nothing_leaves_that_cannot_be_written_down_and_the_run_goes_on_later(st
         patch.setattr(os, "fsync", full)
         with pytest.raises(StoreTrouble, match=r"what has left a run cannot be written .*: No space left"):
             left.extend(worker.real_engine(spec, "cpu", resumption.Stored(store, run_id, Patience(give_up=0.0))))
-    assert n_saved(store, run_id) == 1
-    assert learned(left) == 0
+    assert (n_saved(store, run_id), learned(left)) == (1, 0)
     said, classifiers = said_by(spec)
     again = results(list(worker.real_engine(spec, "cpu", resumption.Stored(store, run_id))))
     assert [event for event in again if event["event"] != "Classifier"] == said

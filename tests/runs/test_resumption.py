@@ -71,8 +71,7 @@ def test_a_resumed_run_ends_with_the_events_of_an_unbroken_one_each_stored_once(
     unbroken = store.create(spec)
     assert worker.run_here(store, unbroken).status == "finished"
     run_id = lost_after(store, spec, n_tasks)
-    assert n_saved(store, run_id) == n_tasks
-    assert resumption.why_not(store, run_id) is None
+    assert (n_saved(store, run_id), resumption.why_not(store, run_id)) == (n_tasks, None)
     resumption.resume(store, run_id)
     run = store.get(run_id)
     assert (run.status, run.error, run.process, run.finished) == ("queued", None, None, None)
@@ -285,8 +284,7 @@ def test_a_store_that_is_away_for_a_while_costs_no_checkpoint(store, monkeypatch
     monkeypatch.setattr(resumption.Stored, "_save", failing)
     monkeypatch.setattr(process.time, "sleep", slept.append)
     run_id = lost_after(store, seeded(), 1)
-    assert slept == [0.25, 0.5, 1.0]
-    assert n_saved(store, run_id) == 1
+    assert (slept, n_saved(store, run_id)) == ([0.25, 0.5, 1.0], 1)
 
 
 @both
@@ -294,8 +292,7 @@ def test_resume_prints_what_run_prints_and_prints_a_finished_run_again(store, ca
     run_id = lost_after(store, seeded(), 2)
     document = document_of(capsys, "resume", run_id)
     assert document_of(capsys, "resume", run_id) == document
-    assert document["run_id"] == run_id
-    assert len(document["cells"]) == 2
+    assert (document["run_id"], len(document["cells"])) == (run_id, 2)
 
 
 def test_resume_goes_on_with_a_run_that_was_killed_just_now(store, capsys):

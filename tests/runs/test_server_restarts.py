@@ -120,6 +120,5 @@ def _of_the_terminal(url: str, capsys: pytest.CaptureFixture[str]) -> str:
 
     assert main(["runs", "--store", url]) == 1
     captured = capsys.readouterr()
-    assert captured.out == ""
-    assert len(captured.err.splitlines()) == 1
+    assert (captured.out, len(captured.err.splitlines())) == ("", 1)
     return str(captured.err)

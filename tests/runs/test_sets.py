@@ -44,8 +44,7 @@ def test_a_set_is_one_entry_whose_runs_follow_one_another(store, sets):
     assert not store.claim(second)
     assert store.claim(first)
     assert store.get(second).place_in_queue is None, "a set under way waits no more"
-    assert store.get(after).place_in_queue == 1
-    assert sets.get(whole.id).status == "starting"
+    assert (store.get(after).place_in_queue, sets.get(whole.id).status) == (1, "starting")
     assert sets.get(whole.id).current[0] == "first"
     store.end(first, "finished")
     assert sets.get(whole.id).status == "running", "the second is about to start"
@@ -57,9 +56,7 @@ def test_a_set_is_one_entry_whose_runs_follow_one_another(store, sets):
     store.end(third, "finished")
     ended = sets.get(whole.id)
     assert (ended.status, ended.is_over, ended.current, ended.line()) == ("finished", True, None, "3 of 3 runs finished")
-    assert sets.under_way() == {}
-    assert sets.newest("a question").id == whole.id
-    assert sets.newest("another") is None
+    assert (sets.under_way(), sets.newest("a question").id, sets.newest("another")) == ({}, whole.id, None)
     assert (sets.of_run(second), sets.of_run(before)) == (whole.id, None)
 
 
@@ -104,8 +101,7 @@ def test_of_two_presses_at_once_the_second_waits_and_finds_the_set_of_the_first(
         may_end.set()
         for each in presses:
             each.join()
-    assert made[0] == made[1]
-    assert len(store.list_runs()) == len(SPECS)
+    assert (made[0], len(store.list_runs())) == (made[1], len(SPECS))
 
 
 def n_who_wait_for_a_lock(store: Store) -> int:
@@ -127,8 +123,7 @@ def test_a_stop_in_the_middle_ends_the_whole_set_and_nothing_else(store, sets):
     assert [store.status(one) for one in (first, second, third, other)] == ["finished", "stopping", "cancelled", "queued"]
     assert sets.get(set_id).status == "stopping"
     store.end(second, "cancelled")
-    assert sets.get(set_id).status == "cancelled"
-    assert sets.get(set_id).line() == "1 of 3 runs finished, 2 cancelled"
+    assert (sets.get(set_id).status, sets.get(set_id).line()) == ("cancelled", "1 of 3 runs finished, 2 cancelled")
     assert store.claim(other)
 
 
@@ -169,8 +164,7 @@ def test_two_apps_never_start_a_run_twice(store, sets):
     assert ended.status == "finished"
     for spec, run in zip(SPECS.values(), ended.runs.values(), strict=True):
         kinds = [type(event).__name__ for event in store.events(run.id)]
-        assert kinds.count("Started") == 1
-        assert kinds.count("CellFinished") == len(list(spec.cells()))
+        assert (kinds.count("Started"), kinds.count("CellFinished")) == (1, len(list(spec.cells())))
     runs = list(ended.runs.values())
     assert all(one.finished <= after.started for one, after in pairwise(runs))
 

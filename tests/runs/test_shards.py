@@ -157,8 +157,7 @@ def test_a_part_without_a_machine_is_tried_twice_again_then_left_to_a_person(sto
     runner = InProcess(store, dies)
     assert worker.carry_out(store, run_id, executor=runner) == "failed"
     run = store.get(run_id)
-    assert run.error == "Gone." + resumption._GIVEN_UP
-    assert len(runner.seen) == 3
+    assert (run.error, len(runner.seen)) == ("Gone." + resumption._GIVEN_UP, 3)
     assert {shard.status for shard in shards.parts_of(store, run_id)} == {"lost", "cancelled"}
     resumption.resume(store, run_id)
     assert replay.carried_out(store, run_id, executor=InProcess(store)) == "finished"
@@ -248,7 +247,6 @@ def lost_with_a_part(store: Store, spec: RunSpec, n_tasks: int) -> tuple[str, sh
     first = shards.parts_of(store, run_id)[0].id
     assert store.claim(first, process.me())
     part = shards.part_of(store, first, Patience())
-    assert part is not None
     for checkpoint in memory.saved[0][:n_tasks]:
         part.save(checkpoint)
     return run_id, part, memory.saved[0]

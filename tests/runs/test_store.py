@@ -271,8 +271,7 @@ def test_retry_makes_a_new_run_of_the_same_settings_and_leaves_the_old_one(store
     run = store.get(new)
     assert new != old
     assert (run.spec, run.name, run.device, run.status, run.error) == (spec, "mine", "cuda:1", "queued", None)
-    assert store.events_after(new) == []
-    assert store.status(old) == "failed"
+    assert (store.events_after(new), store.status(old)) == ([], "failed")
 
 
 def test_an_estimate_is_the_median_of_runs_of_the_same_size_else_scaled_by_cells(store):
@@ -297,8 +296,7 @@ def test_a_run_whose_method_was_removed_still_lists_and_shows(store):
     replay.alter(store, bad, spec=json.dumps(raw))
     assert {run.id: run.status for run in store.list_runs()} == {good: "queued", bad: "finished"}
     run = store.get(bad)
-    assert run.readable_spec is None
-    assert run.raw_spec["method"] == "gone"
+    assert (run.readable_spec, run.raw_spec["method"]) == (None, "gone")
     assert run.spec_trouble.startswith("its settings can no longer be read: method = gone: must be one of cosine")
     assert store.events_after(bad) == [(1, Note("info", "said"))]
     refuses("settings can no longer be read", store.retry, bad)
@@ -310,8 +308,7 @@ def test_an_event_that_can_no_longer_be_read_becomes_a_note(store):
     store.change(update(tables.events).where(where).values(payload={"event": "Gone", "x": 1}))
     (_, broken), (_, fine) = store.events_after(run_id)
     assert isinstance(broken, Note)
-    assert broken.level == "warning"
-    assert fine == Note("info", "after")
+    assert (broken.level, fine) == ("warning", Note("info", "after"))
 
 
 def test_listing_costs_the_same_few_questions_for_any_number_of_runs(store):
@@ -346,8 +343,7 @@ def test_own_runs_come_first_and_no_limit_hides_what_is_asked_for(store: Store) 
     assert [run.id for run in store.list_runs(1, states=("queued",))] == [mine]
     assert [run.id for run in store.list_runs(1, only=lambda run: run.name == "run 0")] == [others[0]]
     named = [run for run in (mine, *others) if store.list_runs(1, only=lambda one, run=run: one.id == run)]
-    assert named == [mine, *others]
-    assert store.n_listed() == {"queued": 1, "finished": 3}
+    assert (named, store.n_listed()) == ([mine, *others], {"queued": 1, "finished": 3})
     assert store.seen_by(lambda name: False).n_listed() == store.n_listed(), "public data are seen by everybody"
 
 

@@ -79,8 +79,7 @@ def test_an_address_that_cannot_be_read_is_not_repeated(url, monkeypatch, capsys
     monkeypatch.setenv("DPCL_STORE", url)
     monkeypatch.setattr(os, "execve", lambda *_: pytest.fail("it started"))
     for command in (["show", "0123456789ab"], ["app", "--no-browser"]):
-        assert cli.main(command) == 2
-        assert capsys.readouterr() == ("", f"{caught.value}\n")
+        assert (cli.main(command), capsys.readouterr()) == (2, ("", f"{caught.value}\n"))
 
 
 def test_a_database_without_an_encoding_keeps_every_letter(server, home):

@@ -43,10 +43,8 @@ def test_a_tuning_is_queued_like_a_run_and_listed_apart_from_runs(store: Store, 
     assert [run.id for run in store.list_runs()] == [run_id]
     assert [study.id for study in studies.newest()] == [study_id]
     assert [run.id for run in store.unfinished()] == [run_id, study_id]
-    assert studies.get(study_id).turn.place_in_queue == 2
-    assert studies.of_run(study_id) == study_id
-    assert studies.of_run(run_id) is None
-    assert studies.get(study_id).tune == tuned.a_tuning()
+    assert (studies.get(study_id).turn.place_in_queue, studies.of_run(study_id)) == (2, study_id)
+    assert (studies.of_run(run_id), studies.get(study_id).tune) == (None, tuned.a_tuning())
 
 
 @both
@@ -58,8 +56,7 @@ def test_trials_and_sizes_come_back_as_they_were(studies: Studies) -> None:
     studies.add_trial(study_id, TRIAL)
     studies.add_trial(study_id, TRIAL)  # again, its answer having been lost
     found = Studies(Store()).get(study_id)
-    assert found.trials == (TRIAL, failed)
-    assert found.sizes == tuned.SIZES
+    assert (found.trials, found.sizes) == ((TRIAL, failed), tuned.SIZES)
     refuses("each trial ending once", lambda: studies.add_trial(study_id, replace(TRIAL, accuracy=0.1)))
 
 
@@ -125,8 +122,7 @@ def test_killed_in_the_middle_it_keeps_its_trials_and_goes_on_after_them(store: 
     LocalExecutor(store, tuned.command(0)).submit(resumed)
     until(lambda: studies.get(study_id).turn.is_over)
     whole = studies.get(study_id)
-    assert whole.turn.status == "finished"
-    assert whole.trials[: len(lost.trials)] == lost.trials
+    assert (whole.turn.status, whole.trials[: len(lost.trials)]) == ("finished", lost.trials)
     assert [trial.number for trial in whole.trials] == list(range(6))
     assert [study.id for study in studies.newest()] == [study_id]
 

@@ -76,12 +76,10 @@ def test_two_workers_on_one_run_leave_each_event_once_and_the_late_one_says_why_
         yield from said[3:]
 
     refuses(f"run = {run_id}: is {TAKEN}", worker.carry_out, store, run_id, engine=engine)
-    assert store.get(run_id).process == OTHER
-    assert store.status(run_id) == "starting"
+    assert (store.get(run_id).process, store.status(run_id)) == (OTHER, "starting")
     store.append(run_id, said[20:], by=OTHER)
     assert store.end(run_id, "finished", by=OTHER)
-    assert list(store.events(run_id)) == said
-    assert store.get(run_id).error is None
+    assert (list(store.events(run_id)), store.get(run_id).error) == (said, None)
 
 
 def test_an_unknown_run_is_held_by_nobody(store):

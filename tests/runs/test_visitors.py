@@ -71,9 +71,7 @@ def test_what_a_visitor_keeps_is_limited_until_the_trash_is_emptied(store):
     refuses(r"megabytes you keep = 1\.0: must be at most 1 .* empty the trash there", anna.create, SPEC)
     anna.delete(mine)
     refuses("megabytes", anna.create, SPEC)
-    assert [run.id for run in anna.trash()] == [mine]
-    assert empty_trash(anna) == 1
-    assert anna.trash() == []
+    assert ([run.id for run in anna.trash()], empty_trash(anna), anna.trash()) == ([mine], 1, [])
     anna.create(SPEC)
     refuses("no such run", anna.restore, mine)
     assert store.get(others).status == "finished"
@@ -234,11 +232,9 @@ def test_the_trash_of_another_visitor_is_neither_seen_nor_emptied(store):
     hers, nobodys = _finished(anna), _finished(store)
     anna.delete(hers)
     store.delete(nobodys)
-    assert bert.trash() == []
-    assert empty_trash(bert) == 0
+    assert (bert.trash(), empty_trash(bert)) == ([], 0)
     assert len(store.events(hers)) == len(replay.recorded(SPEC))
-    assert {run.id for run in store.trash()} == {hers, nobodys}
-    assert empty_trash(store) == 2
+    assert ({run.id for run in store.trash()}, empty_trash(store)) == ({hers, nobodys}, 2)
     assert [store.rows(select(table)) for table in (tables.events, tables.cells)] == [[], []]
     assert store.list_runs() == []
 
@@ -249,8 +245,7 @@ def test_a_run_restored_while_the_trash_is_emptied_keeps_its_results(store, monk
     seen = Store.trash(store)
     store.restore(run_id)
     monkeypatch.setattr(Store, "trash", lambda _: seen)  # what somebody had read just before
-    assert empty_trash(store) == 0
-    assert len(store.events(run_id)) == len(replay.recorded(SPEC))
+    assert (empty_trash(store), len(store.events(run_id))) == (0, len(replay.recorded(SPEC)))
     assert [run.id for run in store.list_runs()] == [run_id]
 
 
@@ -260,8 +255,7 @@ def test_an_emptied_run_on_own_data_stays_a_look(store):
     before = administration.looks_at(store, "own:mine")
     store.delete(run_id)
     empty_trash(store)
-    assert before.runs == 1
-    assert administration.looks_at(store, "own:mine") == before
+    assert (before.runs, administration.looks_at(store, "own:mine")) == (1, before)
 
 
 def test_limits_are_read_from_one_line(monkeypatch):

@@ -56,7 +56,6 @@ def make(store: Store) -> Iterator[Callable[[str], LocalExecutor]]:
 
 def waiting(app: LocalExecutor) -> process.Process:
     """The process that the app has made ready."""
-    assert app.warm is not None
     app.schedule()
     until(lambda: app.warm.waiting.here.is_set())
     return process.process_of(app.warm.waiting.process.pid)
