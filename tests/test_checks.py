@@ -27,7 +27,6 @@ def refused(raw: dict[str, object]) -> BadInput:
 
 @pytest.mark.parametrize(("raw", "field", "allowed"), [
     ({"method": "perceptron"}, "method", "cosine"),
-    ({"method": 3}, "method", "name"),
     ({"data": {"dataset": "mnits"}}, "data.dataset", "digits"),
     ({"data": {"backbone": "vit-nothing"}}, "data.backbone", "pixels"),
     ({"data": {"dataset": "../../etc/passwd"}}, "data.dataset", "must be one of"),
@@ -55,17 +54,15 @@ def refused(raw: dict[str, object]) -> BadInput:
     ({"privacy": {"delta": "small"}}, "privacy.delta", "number"),
     ({"privacy": {"delta": 0.01}}, "privacy.delta", "below 1/"),
     ({"privacy": {"delta": 9e-13}}, "privacy.delta", "at least 1e-12"),
-    ({"privacy": {"noise": "pink"}}, "privacy.noise", "release"),
     ({"seeds": [0, 0]}, "seeds", "twice"),
-    ({"seeds": [-1]}, "seeds", "greater than or equal to 0"),
     ({"seeds": []}, "seeds", "must have at least 1"),
+    ({"seeds": [True]}, "seeds", "must be"),
+    ({"privacy": {"label_share": 1}}, "privacy.label_share", "0.999"),
     ({"seeds": 7}, "seeds", "must be a list"),
     ({"params": {"learning_rate": 1}}, "params.learning_rate", "no such setting"),
     ({"method": "naive", "params": {"clip_norm": 1e-27}}, "params.clip_norm", "greater than or equal to 0.000000001"),
     ({"method": "lm-gem", "params": {"embedding_clip": 1e30}}, "params.embedding_clip", "less than or equal to 1000000"),
-    ({"colour": "red"}, "colour", "no such setting"),
     ({"data": {"train_per_class": 0}}, "data.train_per_class", "greater than or equal to 1"),
-    ({"data": {"train_per_source": 0}}, "data.train_per_source", "greater than or equal to 1"),
     ({"data": {"train_per_class": 5, "train_per_source": 9}}, "data.train_per_source", "clear one of the two"),
 ])
 def test_wrong_settings_are_refused_in_one_sentence(raw: dict[str, object], field: str | None, allowed: str) -> None:

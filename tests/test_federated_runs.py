@@ -25,7 +25,7 @@ from dpcl_core.methods.common.method import PublicContext
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.stream import Task
 from dpcl_core.spec import Cell, RunSpec
-from tests.data.making import write
+from tests.data.making import write_both
 from tests.support.asserting import refusal_of
 
 TOPICS = ("rivers run deep", "goals were scored", "shares fell again", "atoms were split")
@@ -71,8 +71,7 @@ def method(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     labels = [topic for topic in range(4) for _ in range(40)]
     texts = [f"{TOPICS[topic]} {place}" for place, topic in enumerate(labels)]
     domains = ["a" if place % 2 else "b" for place in range(len(labels))]
-    for split in ("train", "test"):
-        write(data_dir / "mine", split, text=texts, label=labels, domain=domains)
+    write_both(data_dir / "mine", text=texts, label=labels, domain=domains)
 
 
 def run(**scenario: object) -> list[Event]:
@@ -208,8 +207,7 @@ def test_a_task_without_a_public_label_is_refused_before_features_are_computed(l
 
 def test_tagged_words_need_tasks_that_keep_sentences_whole(tmp_path: Path) -> None:
     words, tags = [["Ada", "slept"], ["Rome", "grew"]] * 60, [["B-PER", "O"], ["B-LOC", "O"]] * 60
-    for split in ("train", "test"):
-        write(tmp_path / "data" / "named", split, tokens=words, tags=tags, domain=["a", "b"] * 60)
+    write_both(tmp_path / "data" / "named", tokens=words, tags=tags, domain=["a", "b"] * 60)
     data = {"dataset": "own:named", "backbone": "hashed-text"}
     with pytest.raises(BadInput, match=r"^scenario\.protocol = class-incremental: must be domain-incremental"):
         checks.check_run(spec({}, data=data))

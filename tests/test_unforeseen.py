@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import re
 import socket
 import sys
@@ -17,7 +16,6 @@ from starlette.testclient import TestClient
 import app as served
 from dpcl_core import checks, cli, unforeseen
 from dpcl_core.errors import BadInput
-from dpcl_core.papers import measured
 from dpcl_core.runs import executor, process, worker
 from dpcl_core.runs.executor import Supervisor
 from dpcl_core.runs.process import log_file
@@ -215,11 +213,6 @@ def test_toml_of_any_depth_and_length_is_one_sentence(text: str) -> None:
         checks.parse(checks.read_toml(text))
     assert "\n" not in str(caught.value)
     refusal_of(lambda: checks.parse(checks.apply_sets({}, [text])))
-
-
-def test_a_record_that_is_a_pipe_is_refused_before_it_is_read(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "record.json")
-    refuses("must be a file that `reproduce --record` wrote", measured.read_measured, tmp_path / "record.json")
 
 
 def test_a_module_of_somebody_elses_method_that_fails_is_one_sentence(tmp_path, monkeypatch):

@@ -37,6 +37,12 @@ def write(folder: Path, split: str, **columns: object) -> Path:
     return path
 
 
+def write_both(folder: Path, **columns: object) -> None:
+    """A training and a test part of the same columns."""
+    for split in ("train", "test"):
+        write(folder, split, **columns)
+
+
 def write_pair(folder: Path, train: list[int], test: list[int], **more: list[object]) -> None:
     """Train and test of these labels; image i of a split has the grey value i. `more`: values by label."""
     for split, labels in (("train", train), ("test", test)):

@@ -15,7 +15,7 @@ from dpcl_core.data import catalog
 from dpcl_core.data.load import load_dataset
 from dpcl_core.errors import BadInput, DataMissing
 from dpcl_core.spec import DataSpec
-from tests.data.making import location, picture, refusal, write, write_images, write_pair
+from tests.data.making import location, picture, refusal, write, write_both, write_images, write_pair
 from tests.support.asserting import refusal_of
 
 IMAGES = [picture()] * 3
@@ -51,8 +51,7 @@ def test_labels_that_cannot_be_used(labels: object, where: str, data_dir: Path) 
 
 
 def test_a_label_beyond_the_cards_classes(data_dir: Path) -> None:
-    for split in ("train", "test"):
-        write(data_dir / "mnist", split, image=[picture()] * 11, label=range(11))
+    write_both(data_dir / "mnist", image=[picture()] * 11, label=range(11))
     assert refused("mnist") == "mnist/test.parquet row 10, label = 10: must be a whole number from 0 to 9"
 
 
@@ -122,8 +121,7 @@ def test_pixels_that_are_no_pixels(change: Callable[[list[object]], object], whe
 
 
 def test_pixel_lists_of_another_size_than_the_cards(data_dir: Path) -> None:
-    for split in ("train", "test"):
-        write(data_dir / "mnist", split, image=[[[1]]] * 10, label=range(10))
+    write_both(data_dir / "mnist", image=[[[1]]] * 10, label=range(10))
     assert refused("mnist") == "mnist/test.parquet column image = lists of 1x1: must have 28x28x1 pixels"
 
 

@@ -17,7 +17,7 @@ from dpcl_core.data.load import load_dataset
 from dpcl_core.data.rows import PublicFacts, Rows, usable_rows
 from dpcl_core.errors import BadInput
 from dpcl_core.spec import DataSpec
-from tests.data.making import picture, write, write_images, write_pair
+from tests.data.making import picture, write, write_both, write_images, write_pair
 from tests.support.asserting import refuses
 from tests.support.waiting import python
 
@@ -66,8 +66,7 @@ def test_every_way_to_hold_image_files_reads_the_same(form: str, data_dir: Path)
 
 @pytest.mark.parametrize("kind", [pa.int8(), pa.uint8(), pa.int32(), pa.uint64()])
 def test_labels_may_be_whole_numbers_of_any_width(kind: pa.DataType, data_dir: Path) -> None:
-    for split in ("train", "test"):
-        write(data_dir / "cats", split, image=[picture()] * 2, label=pa.array([1, 0], kind))
+    write_both(data_dir / "cats", image=[picture()] * 2, label=pa.array([1, 0], kind))
     assert own().train.labels.tolist() == [1, 0]
 
 
@@ -153,8 +152,7 @@ def test_pixel_lists_are_read_as_the_pixels_they_say(data_dir: Path) -> None:
 
 def test_flat_pixel_lists_take_the_shape_of_the_card(data_dir: Path) -> None:
     flat = np.random.default_rng(0).integers(0, 256, (10, 784), dtype=np.uint8)
-    for split in ("train", "test"):
-        write(data_dir / "mnist", split, image=pa.FixedSizeListArray.from_arrays(flat.ravel(), 784), label=range(10))
+    write_both(data_dir / "mnist", image=pa.FixedSizeListArray.from_arrays(flat.ravel(), 784), label=range(10))
     found = load_dataset(DataSpec(dataset="mnist"))
     np.testing.assert_array_equal(found.train.images.content, flat.reshape(10, 28, 28, 1))
     assert found.title == "MNIST (subset: 10 of 60,000 training and 10 of 10,000 test images)"
@@ -188,8 +186,7 @@ def test_raw_and_encoded_members_join_without_loss(data_dir: Path) -> None:
         images: object = [picture(i, (28, 28)) for i in range(10)]
         if name == "mnist":
             images = [[i] * 784 for i in range(100, 110)]
-        for split in ("train", "test"):
-            write(data_dir / catalog.card(name).folder, split, image=images, label=range(10))
+        write_both(data_dir / catalog.card(name).folder, image=images, label=range(10))
     assert greys(load_dataset(DataSpec(dataset="5-datasets")).train) == [*range(100, 110), *(list(range(10)) * 4)]
 
 

@@ -24,25 +24,21 @@ from dpcl_core.data.outline import outline
 from dpcl_core.data.schema import Columns
 from dpcl_core.errors import BadInput
 from dpcl_core.spec import DataSpec
-from tests.data.making import picture, write, write_pair
+from tests.data.making import picture, put, write, write_both, write_pair
 from tests.support.asserting import document_of, includes, printed, refusal_of, refuses
 from tests.support.doors import DOORS, SINGLE, Change
 
 
 def test_folders_that_can_be_read_are_listed_and_others_are_not(data_dir: Path, tmp_path: Path) -> None:
     write_pair(data_dir / "mine", [0, 1], [0, 1])
+    write_both(data_dir / "texts", text=["a", "b"], label=[0, 1])
+    write_both(data_dir / "numbers", value=[1.0, 2.0], label=[0, 1])
+    write_both(data_dir / "no labels", value=[1.0, 2.0])
     for split in ("train", "test"):
-        write(data_dir / "texts", split, text=["a", "b"], label=[0, 1])
-        write(data_dir / "numbers", split, value=[1.0, 2.0], label=[0, 1])
-        write(data_dir / "no labels", split, value=[1.0, 2.0])
-        folder = tmp_path / "home" / "data" / "photos" / split / "cats"
-        folder.mkdir(parents=True)
-        (folder / "1.png").write_bytes(picture())
+        put(tmp_path / "home" / "data" / "photos" / split / "cats" / "1.png", picture())
+        put(data_dir / "broken" / f"{split}.parquet", b"no parquet")
     write_pair(data_dir / "mnist", [0, 1], [0, 1])  # the catalog's own
     write(data_dir / "half", "train", image=[picture()], label=[0])
-    (data_dir / "broken").mkdir()
-    (data_dir / "broken" / "train.parquet").write_bytes(b"no parquet")
-    (data_dir / "broken" / "test.parquet").write_bytes(b"no parquet")
     (data_dir / "bad name").mkdir()
     assert own.names_of_own_data() == ["own:mine", "own:numbers", "own:texts", "own:photos"]
 
@@ -223,8 +219,7 @@ def test_what_is_no_data_of_ones_own_is_refused(named: str, data_dir: Path) -> N
 
 
 def clinic(data_dir: Path, lines: list[str]) -> understood.Report:
-    (data_dir / "mine").mkdir(exist_ok=True)
-    (data_dir / "mine" / "all.csv").write_text("\n".join(["age,bp,sex,label", *lines]) + "\n", encoding="utf-8")
+    put(data_dir / "mine" / "all.csv", "\n".join(["age,bp,sex,label", *lines]) + "\n")
     return understood.report("mine")
 
 
@@ -261,10 +256,9 @@ def test_a_break_inside_quotes_is_two_lines_left_out_and_every_line_counts_alone
 
 
 def test_an_open_quote_among_the_names_is_quoted_only_if_they_are_names(data_dir: Path) -> None:
-    (data_dir / "mine").mkdir()
-    (data_dir / "mine" / "all.csv").write_text('age,"label\n1,a\n2,b\n', encoding="utf-8")
+    put(data_dir / "mine" / "all.csv", 'age,"label\n1,a\n2,b\n')
     refuses(schema.DOUBT, understood.report, "mine")
-    (data_dir / "mine" / "schema.toml").write_text('first_line = "names"\n', encoding="utf-8")
+    put(data_dir / "mine" / "schema.toml", 'first_line = "names"\n')
     refuses('must have a column text: age,"label', understood.report, "mine")
 
 

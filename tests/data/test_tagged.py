@@ -20,7 +20,7 @@ from dpcl_core.errors import BadInput
 from dpcl_core.scenarios import catalog as previews
 from dpcl_core.scenarios.catalog import Federated, preview
 from dpcl_core.spec import DataSpec
-from tests.data.making import location, refusal, write
+from tests.data.making import location, refusal, write, write_both
 from tests.support.asserting import refuses
 
 MINE = "own:mine"
@@ -54,8 +54,7 @@ def words(found: Dataset, split: str = "train") -> list[tuple[str, ...]]:
 
 
 def test_parquet_files_give_a_row_a_word(data_dir: Path) -> None:
-    for split in ("train", "test"):
-        write(data_dir / "mine", split, tokens=WORDS, tags=TAGS, domain=["a", "b", "a"])
+    write_both(data_dir / "mine", tokens=WORDS, tags=TAGS, domain=["a", "b", "a"])
     found = read()
     assert found.classes == ("O", "B-ORG", "I-ORG", "B-PER", "I-PER")
     assert [found.classes[label] for label in found.train.labels] == functools.reduce(operator.iadd, TAGS, [])
@@ -121,8 +120,7 @@ def test_conll_files_that_cannot_be_read(content: str, where: str, data_dir: Pat
 
 @pytest.mark.parametrize(("lacking", "where"), [(["b", "c"], "2 and 1"), ([], "0 and 1")])
 def test_parquet_files_that_cannot_be_read(lacking: list[str], where: str, data_dir: Path) -> None:
-    for split in ("train", "test"):
-        write(data_dir / "mine", split, tokens=[["a"], lacking], tags=[["O"], ["O"]])
+    write_both(data_dir / "mine", tokens=[["a"], lacking], tags=[["O"], ["O"]])
     assert location(refusal()) == f"own:mine/test.parquet sentence 1 = {where}"
 
 
@@ -154,8 +152,7 @@ def test_the_real_sets_hold_what_their_cards_say(name: str, real_data: Path) -> 
 
 
 def test_too_many_clients_for_the_sentences_are_refused_before_anything_is_read(data_dir: Path) -> None:
-    for split in ("train", "test"):
-        write(data_dir / "ner_wnut17", split, tokens=[[f"a{n}", "b", "c"] for n in range(30)],
+    write_both(data_dir / "ner_wnut17", tokens=[[f"a{n}", "b", "c"] for n in range(30)],
               tags=[["O", "B-person", "I-person"]] * 30,
               domain=["twitter", "youtube", "stackexchange_reddit"] * 10)  # fmt: skip
     settings = Federated(clients=4, protocol="domain-incremental")

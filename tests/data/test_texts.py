@@ -21,7 +21,7 @@ from dpcl_core.data.texts import Span
 from dpcl_core.errors import DataMissing
 from dpcl_core.scenarios.catalog import SourceIncremental, preview
 from dpcl_core.spec import DataSpec
-from tests.data.making import location, refusal, write
+from tests.data.making import location, refusal, write, write_both
 from tests.support.asserting import refuses
 
 MINE = "own:mine"
@@ -152,8 +152,7 @@ def test_a_training_part_alone_is_enough_for_texts_and_no_file_is_not(data_dir: 
 
 def test_parquet_with_words_for_labels_and_spans(data_dir: Path) -> None:
     spans = pa.array([[{"start": 0, "end": 3, "kind": "NAME"}], []])
-    for split in ("train", "test"):
-        write(data_dir / "mine", split, text=["Ann left.", "It rained."], label=["left", "rain"], spans=spans, person=[4, 4])
+    write_both(data_dir / "mine", text=["Ann left.", "It rained."], label=["left", "rain"], spans=spans, person=[4, 4])
     found = read()
     assert found.train.images.spans == [(Span(0, 3, "NAME"),), ()]
     assert found.train.images.people is None, "of own data a schema names the column of people"
@@ -168,14 +167,12 @@ def test_parquet_with_words_for_labels_and_spans(data_dir: Path) -> None:
     ([{"from": 0, "to": 3}], "[{'from': 0, 'to': 3}]"),
 ])
 def test_a_wrong_span_is_refused(data_dir: Path, spans: list[object], expected: str) -> None:
-    for split in ("train", "test"):
-        write(data_dir / "mine", split, text=["Ann left.", "It."], label=["a", "b"], spans=pa.array([spans, []]))
+    write_both(data_dir / "mine", text=["Ann left.", "It."], label=["a", "b"], spans=pa.array([spans, []]))
     assert location(refusal()) == f"own:mine/test.parquet row 0, spans = {expected}"
 
 
 def test_nulls_in_parquet_are_refused(data_dir: Path) -> None:
-    for split in ("train", "test"):
-        write(data_dir / "mine", split, text=["a", None], label=[0, 1])
+    write_both(data_dir / "mine", text=["a", None], label=[0, 1])
     assert location(refusal()) == "own:mine/test.parquet row 1, text = nothing"
 
 

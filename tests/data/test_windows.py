@@ -24,7 +24,7 @@ from dpcl_core.events import CellFinished, Started, of_kind
 from dpcl_core.spec import DataSpec, RunSpec
 from scripts import prepare_sensors
 from scripts.prepare_sensors import Stretch
-from tests.data.making import location, refusal, write, write_pair
+from tests.data.making import location, refusal, write, write_both, write_pair
 from tests.support.asserting import refusal_of, refuses
 
 RATES = [20, 5, 50, 10]
@@ -198,8 +198,7 @@ def by_rate(dataset: str, *epsilons: float, **stream: object) -> RunSpec:
 
 def test_the_published_scaling_is_refused_where_a_bound_would_not_cover_it(data_dir: Path) -> None:
     rates, labels = [RATES[row % 4] for row in range(40)], [row % 5 for row in range(40)]
-    for split in ("train", "test"):
-        write(data_dir / "har_wisdm", split, window=list(signal(40)), rate_hz=rates, label=labels)
+    write_both(data_dir / "har_wisdm", window=list(signal(40)), rate_hz=rates, label=labels)
     asked = by_rate("har-wisdm-zscored", 1.0, math.inf)
     assert location(refusal_of(checks.check_run, asked)) == "data.dataset = har-wisdm-zscored"
     (finished,) = of_kind(list(engine.run(by_rate("har-wisdm-zscored", math.inf))), CellFinished)

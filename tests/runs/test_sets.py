@@ -127,12 +127,6 @@ def test_a_stop_in_the_middle_ends_the_whole_set_and_nothing_else(store, sets):
     assert store.claim(other)
 
 
-def test_a_stop_before_the_first_run_cancels_all(store, sets):
-    set_id = sets.create("q", SPECS)
-    sets.request_stop(set_id)
-    assert (sets.get(set_id).status, sets.get(set_id).is_over) == ("cancelled", True)
-
-
 def test_a_run_that_crashes_leaves_the_others_and_the_set_says_so(store, sets):
     """Every worker of this app is killed in its first task: each run is lost, and still the next one is begun."""
     app = LocalExecutor(store, stand_in.command("killed"))
