@@ -47,12 +47,9 @@ QUICK: Mapping[str, tuple[str, ...]] = {
 _LM = {"length": 12, "epochs": 12, "batch_size": 20, "lora_rank": 4, "learning_rate": 0.01}
 PARAMS: Mapping[str, Mapping[str, object]] = {
     "naive": {"epochs": 20, "sample_rate": 0.5, "learning_rate": 0.1},
-    "joint-network": {"epochs": 8, "batch_size": 20, "learning_rate": 0.01},
-    "lm-mtl": _LM,
-    "lm-er": _LM,
-    "label-means": {"dimensions": 4},
-    "fedta-lite": {"rounds": 5},
-}
+    "joint-network": {"epochs": 8, "batch_size": 20, "learning_rate": 0.01}, "lm-mtl": _LM, "lm-er": _LM,
+    "label-means": {"dimensions": 4}, "fedta-lite": {"rounds": 5},
+}  # fmt: skip
 Row = tuple[str, str, str, str]  # family, kind, stream, labels
 
 

@@ -272,13 +272,11 @@ def test_a_run_on_own_data_that_were_written_again_is_not_resumed(is_hidden, tmp
     for part in ("train", "test"):
         (folder / f"{part}.csv").write_text("\n".join(["a,b,label", *rows]), encoding="utf-8")
     path = folder / "train.csv"
-    asked = checks.parse(
-        {
-            "method": "cosine", "labels": "prior-const", "data": {"dataset": "own:mine", "backbone": "pixels"},
-            "scenario": {"kind": "class-incremental", "tasks": 2}, "privacy": {"epsilons": [8.0], "noise": "seeded"},
-            "seeds": [0],
-        }
-    )  # fmt: skip
+    asked = checks.parse({
+        "method": "cosine", "labels": "prior-const", "data": {"dataset": "own:mine", "backbone": "pixels"},
+        "scenario": {"kind": "class-incremental", "tasks": 2}, "privacy": {"epsilons": [8.0], "noise": "seeded"},
+        "seeds": [0],
+    })  # fmt: skip
     keep = Memory()
     life(asked, Doomed(keep.saved, 0, is_durable=True))
     assert any(isinstance(event, CellFinished) for event in worker.real_engine(asked, "cpu", Memory({0: [*keep.saved[0]]})))

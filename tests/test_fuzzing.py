@@ -31,14 +31,12 @@ RUN_SECONDS, RUN_MEGABYTES = 2.0, 16_000
 NIGHT = {"settings": 100_000, "runs": 250, "links": 2_000, "files": 400} | dict.fromkeys(messages.SENDERS, 2_000)
 _TITLES = {
     "settings": "settings through `checks.parse` and `checks.check_run`",
-    "runs": f"first {RUN_SECONDS:g} s of runs of settings that were accepted",
-    "links": "links to pages",
+    "runs": f"first {RUN_SECONDS:g} s of runs of settings that were accepted", "links": "links to pages",
     "files": "files with changed bytes or values",
     "no files": "pipes, devices, folders, circles, huge files in their place",
-    "frames": "connections with bytes that are no frames",
-    "messages": "connections with wrong messages",
+    "frames": "connections with bytes that are no frames", "messages": "connections with wrong messages",
     "requests": "requests",
-}
+}  # fmt: skip
 _INTRODUCTION = """# What strangers may send
 
 Made by `make fuzz`. Settings are drawn from the schemas of all methods, streams, data and privacy settings, within their

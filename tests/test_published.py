@@ -47,11 +47,9 @@ def literals(source: str) -> Iterator[set[float]]:
 def copies(source: str) -> list[tuple[tuple[str, str, str], list[float]]]:
     """Every column of which a literal of the source holds several numbers, with these."""
     return [
-        (column, sorted(numbers & printed))
-        for numbers in literals(source)
-        for column, printed in columns().items()
+        (column, sorted(numbers & printed)) for numbers in literals(source) for column, printed in columns().items()
         if len(numbers & printed) >= N_ALIKE
-    ]
+    ]  # fmt: skip
 
 
 def test_no_printed_number_is_typed_in_code_again() -> None:

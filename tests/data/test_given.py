@@ -33,16 +33,12 @@ N = 240
 def frame(n: int = N) -> pd.DataFrame:
     draws = np.random.default_rng(0)
     kinds = np.arange(n) % 3
-    return pd.DataFrame(
-        {
-            "size": draws.normal(size=n) + 4 * kinds,
-            "age": pd.array([1, None] * (n // 2), dtype="Int64"),
-            "flag": pd.array([True, None] * (n // 2), dtype="boolean"),
-            "when": pd.date_range("2020-01-01", periods=n, tz="Europe/Rome"),
-            "kind": pd.Categorical.from_codes(kinds, ["ant", "bee", "cat"]),
-            "user": np.arange(n) // 2,
-        }
-    )
+    return pd.DataFrame({
+        "size": draws.normal(size=n) + 4 * kinds, "age": pd.array([1, None] * (n // 2), dtype="Int64"),
+        "flag": pd.array([True, None] * (n // 2), dtype="boolean"),
+        "when": pd.date_range("2020-01-01", periods=n, tz="Europe/Rome"),
+        "kind": pd.Categorical.from_codes(kinds, ["ant", "bee", "cat"]), "user": np.arange(n) // 2,
+    })  # fmt: skip
 
 
 def columns_of(data: object) -> dict[str, list[object]]:

@@ -80,14 +80,10 @@ def test_digest_changes_with_one_pixel_the_order_and_where_rows_end() -> None:
     changed = RANDOM.copy()
     changed[4, 5, 3, 2] ^= 1
     digests = {
-        Images(RANDOM, None).digest(),
-        Images(changed, None).digest(),
-        Images(RANDOM[::-1], None).digest(),
-        Images(RANDOM.reshape(5, 4, 6, 3), None).digest(),
-        Images([b"ab", b"c"], None).digest(),
-        Images([b"a", b"bc"], None).digest(),
-        Images([b"abc"], None).digest(),
-    }
+        Images(RANDOM, None).digest(), Images(changed, None).digest(), Images(RANDOM[::-1], None).digest(),
+        Images(RANDOM.reshape(5, 4, 6, 3), None).digest(), Images([b"ab", b"c"], None).digest(),
+        Images([b"a", b"bc"], None).digest(), Images([b"abc"], None).digest(),
+    }  # fmt: skip
     assert len(digests) == 7
     assert Images(RANDOM.copy(), (6, 4, 3), ["x"] * 5).digest() == Images(RANDOM, None).digest()
 
@@ -208,16 +204,13 @@ WITH_THUMBNAIL = Image.Exif()
 WITH_THUMBNAIL[0x010E] = "\xff\xd9 is where another picture ends"
 
 FILES = {
-    "png": written("PNG"),
-    "jpeg": written("JPEG"),
-    "progressive": written("JPEG", progressive=True, quality=100),
+    "png": written("PNG"), "jpeg": written("JPEG"), "progressive": written("JPEG", progressive=True, quality=100),
     "restarts": written("JPEG", restart_marker_blocks=1),
     "exif": written("JPEG", exif=WITH_THUMBNAIL.tobytes() + b"\xff\xd9\xff\xd9"),
-    "comment": written("JPEG", comment=b"\xff\xd9" * 9),
-    "gif": written("GIF"),
+    "comment": written("JPEG", comment=b"\xff\xd9" * 9), "gif": written("GIF"),
     "animated": written("GIF", save_all=True, append_images=[Image.fromarray(255 - PIXELS)], loop=0),
     "webp": written("WEBP", lossless=True),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", FILES)

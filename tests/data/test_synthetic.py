@@ -29,20 +29,12 @@ from tests.support.asserting import refuses
 NUMBER = re.compile(r"\d+")
 # What each kind may look like: reserved or invalid, so that it is nobody's.
 RESERVED = {
-    "EMAIL": r"[\w.'-]+@example\.(com|org|net)",
-    "PHONE": r"[2-9]\d\d-555-01\d\d",
-    "ADDRESS": r"\d{1,3} [A-Z][\w' ]+, 000\d\d",
-    "SSN": r"9\d\d-[1-4]\d-\d{4}",
-    "CARD": r"400000\d{10}",
-    "IBAN": r"GB00TEST\d{14}",
-    "DOB": r"\d{1,2} [A-Z][a-z]+ (19|20)\d\d",
-    "RECORD": r"ZZ-\d{6}",
-    "CODE": r"\d{4}",
-    "D:year": r"(19|20)\d\d",
-    "D:price": r"\$\d{1,3}\.\d\d",
-    "D:percentage": r"\d{1,2}\.\d%",
+    "EMAIL": r"[\w.'-]+@example\.(com|org|net)", "PHONE": r"[2-9]\d\d-555-01\d\d",
+    "ADDRESS": r"\d{1,3} [A-Z][\w' ]+, 000\d\d", "SSN": r"9\d\d-[1-4]\d-\d{4}", "CARD": r"400000\d{10}",
+    "IBAN": r"GB00TEST\d{14}", "DOB": r"\d{1,2} [A-Z][a-z]+ (19|20)\d\d", "RECORD": r"ZZ-\d{6}", "CODE": r"\d{4}",
+    "D:year": r"(19|20)\d\d", "D:price": r"\$\d{1,3}\.\d\d", "D:percentage": r"\d{1,2}\.\d%",
     "D:product code": r"[A-Z]{2}-\d{3}",
-}
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")

@@ -232,15 +232,9 @@ def test_a_domain_column_makes_tasks_and_a_preview_of_own_texts_shows_their_plan
 
 
 REAL = {
-    "fomc": (1_846, 472),
-    "yelp": (4_000, 750),
-    "ag_news": (7_400, 2_000),
-    "amazon-stars": (4_000, 750),
-    "dreaddit": (2_817, 715),
-    "dbpedia14": (4_480, 1_120),
-    "trec": (5_365, 500),
-    "pecl-six": (24_543, 5_807),
-}
+    "fomc": (1_846, 472), "yelp": (4_000, 750), "ag_news": (7_400, 2_000), "amazon-stars": (4_000, 750),
+    "dreaddit": (2_817, 715), "dbpedia14": (4_480, 1_120), "trec": (5_365, 500), "pecl-six": (24_543, 5_807),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", REAL)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -17,18 +17,13 @@ from dpcl_core.events import CellFinished, Event, to_json
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.method import Learner
 from dpcl_core.scenarios import central
-from dpcl_core.scenarios.stream import Examples, Table, TaskStream
+from dpcl_core.scenarios.stream import Examples, Table
 from dpcl_core.spec import RunSpec
 from tests.data.making import picture, write
 from tests.support.tiers import quick
 
 LABELS = [row % 4 for row in range(120)]
-STREAMS: dict[str, Callable[..., TaskStream]] = {
-    "class-incremental": central.open_stream,
-    "split": central.open_stream,
-    "i-blurry": central.open_stream,
-    "si-blurry": central.open_stream,
-}
+STREAMS = ("class-incremental", "split", "i-blurry", "si-blurry")
 
 
 def own(data_dir: Path, extra: Sequence[int], schema: str = "") -> None:
@@ -41,18 +36,12 @@ def own(data_dir: Path, extra: Sequence[int], schema: str = "") -> None:
 
 
 def asked(method: str = "cosine", **changes: object) -> RunSpec:
-    return checks.parse(
-        {
-            "method": method,
-            "data": {"dataset": "own:mine", "backbone": "pixels"},
-            "scenario": {"kind": "class-incremental", "tasks": 2},
-            "labels": "dp-learned",
-            "privacy": {"epsilons": [8.0], "delta": 1e-4, "noise": "seeded"},
-            "params": {} if method == "cosine" else {"epochs": 1, "sample_rate": 0.5},
-            "seeds": [0],
-            **changes,
-        }
-    )
+    return checks.parse({
+        "method": method, "data": {"dataset": "own:mine", "backbone": "pixels"},
+        "scenario": {"kind": "class-incremental", "tasks": 2}, "labels": "dp-learned",
+        "privacy": {"epsilons": [8.0], "delta": 1e-4, "noise": "seeded"},
+        "params": {} if method == "cosine" else {"epochs": 1, "sample_rate": 0.5}, "seeds": [0], **changes,
+    })  # fmt: skip
 
 
 def test_tasks_that_do_not_divide_the_labels_name_those_of_the_test_part_alone(data_dir: Path) -> None:
@@ -148,7 +137,6 @@ def test_a_subset_keeps_undeclared_rows_by_their_own_coins(data_dir: Path) -> No
 @pytest.mark.parametrize("name", STREAMS)
 def test_an_undeclared_label_moves_no_other(name: str) -> None:
     """Its task follows from its own name: whatever other labels come or go, every row stays where it was."""
-    open_stream = STREAMS[name]
     strays = ("Ada", "Bea", "Cyd", "zoë \ud800")
 
     def homes(names: tuple[str, ...]) -> dict[str, int]:
@@ -158,7 +146,7 @@ def test_an_undeclared_label_moves_no_other(name: str) -> None:
         table = Table(everything, tested, tuple("abcd"), n_people=160, undeclared=names)
         spec = checks.parse({"scenario": {"kind": name, "tasks": 2}})
         found = {}
-        for task in open_stream(spec.scenario, table, 3).tasks:
+        for task in central.open_stream(spec.scenario, table, 3).tasks:
             assert all(label < 4 for label in task.prior)
             called = (*(f"row {row}" for row in range(len(LABELS))), *names)
             found.update({called[int(row)]: task.index for row in task.train.inputs[:, 0]})

@@ -329,10 +329,8 @@ def test_a_client_refuses_what_its_settings_do_not_ask(tmp_path: Path) -> None:
         (question(good, task=-1), "question.task = -1"),
         (question(good, round=3), "question.round = 3: must be one of 3, from 0"),
         (question(good, shape=[2], state=bytes(16)), "question.state"),
-        (question(good, state=bytes(8)), "cannot reshape"),
-        ({"kind": "question"}, "state"),
-        ({}, "kind"),
-    ]:
+        (question(good, state=bytes(8)), "cannot reshape"), ({"kind": "question"}, "state"), ({}, "kind"),
+    ]:  # fmt: skip
         refuses(re.escape(what), exchange.reply, fresh, changed, error=(BadInput, ValueError, KeyError))
     assert not (fresh / exchange.SPENT).exists()
     assert "vector" in exchange.reply(fresh, good)

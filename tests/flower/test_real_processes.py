@@ -193,11 +193,8 @@ def differing(ours: Sequence[Event], theirs: Sequence[Event]) -> int:
 
 
 SCENARIOS: Mapping[str, Callable[[Path], tuple[str, float, int]]] = {
-    **{method: partial(honest, method) for method in SMALL},
-    "killed": killed,
-    "lied": lied,
-    "released": released,
-}
+    **{method: partial(honest, method) for method in SMALL}, "killed": killed, "lied": lied, "released": released,
+}  # fmt: skip
 
 
 @pytest.mark.slow

@@ -191,12 +191,10 @@ def test_what_cannot_be_resumed_says_why(store, end, why):
 
 
 DAMAGES = {
-    "truncated arrays": {"arrays": func.substr(checkpoints.c.arrays, 1, 100)},
-    "no arrays": {"arrays": b""},
+    "truncated arrays": {"arrays": func.substr(checkpoints.c.arrays, 1, 100)}, "no arrays": {"arrays": b""},
     "a cut document": {"document": func.substr(checkpoints.c.document, 1, 50)},
-    "other events": {"events": [{"event": "Nothing"}]},
-    "no events": {"events": {"a": 1}},
-}
+    "other events": {"events": [{"event": "Nothing"}]}, "no events": {"events": {"a": 1}},
+}  # fmt: skip
 
 
 def damaged(store: Store, run_id: str, damage: str) -> None:
