@@ -24,12 +24,6 @@ from tests.support.tiers import quick
 ROOT = Path(__file__).resolve().parent.parent
 PROGRAM = "python -m dpcl_core "
 pytestmark = pytest.mark.usefixtures("home")
-# Where the program's own name stands in code: each prints a command that a test below looks at, or only names the program.
-PRINTING = {
-    "dpcl_core/__main__.py", "dpcl_core/cli/__init__.py", "dpcl_core/cli/parser.py", "dpcl_core/cli/training.py",
-    "dpcl_core/cli/common.py", "dpcl_core/checks.py", "dpcl_core/privacy/card_document.py",
-    "dpcl_core/runs/worker.py", "pages/parts/questions.py",
-}  # fmt: skip
 SMALL = ("seeds=[0]", "privacy.epsilons=[1.0]", "data.train_per_class=20", "data.test_per_class=10")
 
 
@@ -82,12 +76,6 @@ def check(spec: RunSpec) -> None:
         checks.check_run(spec)
     except DataMissing as error:
         pytest.skip(str(error))
-
-
-def test_code_prints_commands_only_where_a_test_looks() -> None:
-    sources = [*(ROOT / "dpcl_core").rglob("*.py"), *(ROOT / "pages").rglob("*.py"), ROOT / "app.py"]
-    found = {str(path.relative_to(ROOT)) for path in sources if "python -m dpcl_core" in path.read_text(encoding="utf-8")}
-    assert found == PRINTING
 
 
 def test_documents_have_commands() -> None:

@@ -59,20 +59,6 @@ def test_what_came_of_it_is_read_from_the_tests_own_last_line(tmp_path, monkeypa
     assert not elsewhere._is_green(elsewhere._result(elsewhere.Setting({}), (), set(), 0))
 
 
-def test_a_setting_that_is_run_alone_replaces_its_row_and_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "docs").mkdir()
-    first, second = elsewhere.SETTINGS[0].name, elsewhere.SETTINGS[3].name
-    kept = {first: ("72 passed", "2026-11-21", "abc"), second: ("1 failed: `a[b-1]`", "2026-11-20", "def")}
-    document = tmp_path / "docs" / "elsewhere.md"
-    document.write_text(elsewhere._document(kept), encoding="utf-8")
-    monkeypatch.setattr(elsewhere, "ROOT", tmp_path)
-    monkeypatch.setattr(elsewhere, "_result", lambda *_: "9 passed in 1.0 minutes")
-    monkeypatch.setattr("sys.argv", ["test_elsewhere.py", "--only", "4"])
-    assert elsewhere.main() == 0
-    rows = elsewhere._rows(document.read_text(encoding="utf-8"))
-    assert (rows[first], rows[second][0], set(rows)) == (kept[first], "9 passed in 1.0 minutes", {first, second})
-
-
 # What records say of where they were made: processor, cores and commit, and nothing that names a computer or its user.
 
 
