@@ -72,14 +72,6 @@ def test_a_sweep_is_checked_before_its_first_run() -> None:
     assert not Store().list_runs()
 
 
-def test_every_figure_has_a_finding() -> None:
-    result = dpcl.run("digits-cosine", epsilons=[1.0], seeds=[0, 1, 2])
-    for name in FIGURES:
-        assert result.figure(name).finding
-    refuses("did you mean accuracy", result.figure, "acuracy")
-    refuses("epsilon = 2", result.guarantee, 2.0)
-
-
 @pytest.mark.parametrize(("call", "sentence"), [
     (lambda: dpcl.run(None), "preset_or_spec = None: must be a preset's name, a RunSpec, or settings as a mapping"),  # type: ignore[arg-type]
     (lambda: dpcl.run("digits-cosine", epsilons=1.0), "epsilons = 1.0: must be a list"),  # type: ignore[arg-type]

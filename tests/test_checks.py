@@ -20,7 +20,7 @@ from dpcl_core.backbones import bundled
 from dpcl_core.backbones import catalog as backbones
 from dpcl_core.data import catalog as datasets
 from dpcl_core.data.schema import Schema
-from dpcl_core.errors import BadInput, DataMissing, first_of
+from dpcl_core.errors import BadInput, first_of
 from dpcl_core.fields import form_of, in_json, of_fields
 from dpcl_core.methods import catalog as methods
 from dpcl_core.scenarios import catalog as scenarios
@@ -98,12 +98,6 @@ def test_delta_is_compared_with_the_people_of_the_subset() -> None:
     raw: dict[str, object] = {"data": {"train_per_class": 5}, "privacy": {"delta": 0.01}}
     checks.check_run(checks.parse(raw))
     assert "1/50" in str(refused({**raw, "privacy": {"delta": 0.02}}))
-
-
-@pytest.mark.usefixtures("data_dir")
-def test_a_dataset_that_is_not_here_says_what_to_put_where() -> None:
-    with pytest.raises(DataMissing, match=r"data\.dataset = own:mine"):
-        checks.check_run(checks.parse({"data": {"dataset": "own:mine"}}))
 
 
 @pytest.mark.parametrize("name", presets.names())

@@ -52,29 +52,6 @@ def test_declared_bounds_and_categories_and_nothing_else_decide_values(data_dir:
     assert catalog.card("own:mine").kind == "table"
 
 
-@pytest.mark.parametrize("suffix", ["csv", "tsv", "jsonl", "parquet", "semicolons"])
-def test_every_form_of_a_table_gives_the_same_values(suffix: str, data_dir: Path) -> None:
-    names, rows = ("a size", "colour", "label"), [("1.5", "red", "a"), ("200", "blue", "b"), ("-3", "red", "a")]
-    for split in ("train", "test"):
-        if suffix == "parquet":
-            columns = dict(zip(names, zip(*rows, strict=True), strict=True))
-            sizes = {"a size": [float(x) for x in columns["a size"]]}
-            write(data_dir / "mine", split, **sizes, colour=list(columns["colour"]), label=list(columns["label"]))
-            continue
-        mark = {"csv": ",", "tsv": "\t", "semicolons": ";"}.get(suffix, ",")
-        content = "\n".join(mark.join(row) for row in (names, *rows)) + "\n"
-        if suffix == "jsonl":
-            objects = [dict(zip(names, (float(size), colour, label), strict=True)) for size, colour, label in rows]
-            content = "\n".join(map(json.dumps, objects))
-        put(data_dir / "mine" / f"{split}.{'csv' if suffix == 'semicolons' else suffix}", content)
-    found, values = read()
-    put(data_dir / "other" / "train.csv", "a size,colour,label\n1.5,red,a\n200,blue,b\n-3,red,a\n")
-    put(data_dir / "other" / "test.csv", "a size,colour,label\n1.5,red,a\n200,blue,b\n-3,red,a\n")
-    _, expected = read("own:other")
-    assert np.array_equal(values, expected)
-    assert found.classes == ("a", "b")
-
-
 @pytest.mark.parametrize("frames", [0, 600])
 def test_which_lines_of_json_count_does_not_depend_on_who_reads_them(frames: int, data_dir: Path) -> None:
     """Nested to 50 is a row, deeper is none; brackets in a text are text."""
