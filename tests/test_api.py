@@ -40,8 +40,7 @@ def test_a_run_is_kept_and_found_again() -> None:
 def test_settings_are_changed_by_their_names() -> None:
     result = dpcl.run("digits-cosine", epsilons=[1.0], seeds=[3], settings={"labels": "prior", "scenario.tasks": 2})
     assert (result.n_tasks, result.spec.labels, result.spec.seeds) == (2, "prior", (3,))
-    same = dpcl.run(result.spec)
-    assert same.spec == result.spec
+    assert dpcl.run(result.spec).spec == result.spec
 
 
 def test_a_sweep_is_one_table() -> None:

@@ -302,8 +302,7 @@ def test_whole_runs_at_random_are_read_alike(monkeypatch: pytest.MonkeyPatch) ->
     every = list(runs_at_random(N_RANDOM))
     full = [said(checks.parse, raw) for raw in every]
     monkeypatch.setattr(spec, "reader", form_of)
-    plain = [said(checks.parse, raw) for raw in every]
-    for raw, one, other in zip(every, plain, full, strict=True):
+    for raw, one, other in zip(every, [said(checks.parse, raw) for raw in every], full, strict=True):
         assert is_same(one, other), raw
     made = [one for one in full if one[0] == "made"]
     assert len(made) > N_RANDOM / 10, "most of them say nothing of what is made"

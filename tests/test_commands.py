@@ -33,12 +33,8 @@ def in_documents() -> list[str]:
     for path in [*ROOT.glob("*.md"), *(ROOT / "docs").glob("**/*.md")]:
         text = path.read_text(encoding="utf-8")
         lines = re.findall(r"^(?:    |\t|\$ |\| `)?((?:python -m dpcl_core|dpcl) [^`\n]*)", text, re.MULTILINE)
-        found += [part.strip() for line in lines for part in shlex_without_comment(line).split(";")]
+        found += [part.strip() for line in lines for part in re.sub(r"\s+#.*$", "", line).split(";")]
     return list(dict.fromkeys(re.sub(r"^dpcl ", PROGRAM, command) for command in found))
-
-
-def shlex_without_comment(line: str) -> str:
-    return re.sub(r"\s+#.*$", "", line)
 
 
 @pytest.fixture(scope="module")

@@ -54,8 +54,7 @@ def test_a_page_of_results_has_no_two_verdicts_on_one_comparison(paper: Paper) -
     for form in forms:
         said = re.findall(r"^- (.*, (?:ε = |no noise).*): \*\*(.*)\*\* \(", form, re.MULTILINE)
         assert len(said) == len(re.findall(r"^- .*\*\* \(", form, re.MULTILINE))
-        compared = Counter(what for what, _ in said)
-        assert not [what for what, n in compared.items() if n > 1]
+        assert not [what for what, n in Counter(what for what, _ in said).items() if n > 1]
         for verdict in {verdict.removeprefix("not decided: ") for _, verdict in said} - {"not run"}:
             assert f"*{verdict.capitalize()}*" in legend or f"*{verdict}*" in legend
 

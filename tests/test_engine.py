@@ -34,8 +34,7 @@ def test_events_come_in_order_and_every_cell_finishes() -> None:
     run = spec()
     events = list(engine.run(run))
     kinds = [type(event) for event in events]
-    started = kinds.index(Started)
-    assert set(kinds[:started]) == {Progress}
+    assert set(kinds[:kinds.index(Started)]) == {Progress}
     assert TaskLearned not in kinds[kinds.index(CellFinished) :]
     points = learned(events)
     assert set(points) == {(cell, task) for cell in run.cells() for task in range(5)}
@@ -108,8 +107,7 @@ def test_labels_outside_the_public_list_are_never_predicted() -> None:
 
 
 def test_a_subset_says_so_and_counts_its_people() -> None:
-    run = spec(data={"dataset": "digits", "train_per_class": 10})
-    events = list(engine.run(run))
+    events = list(engine.run(spec(data={"dataset": "digits", "train_per_class": 10})))
     started = next(event for event in events if isinstance(event, Started))
     assert started.n_train == 100
     assert "subset" in started.dataset_title
@@ -125,8 +123,7 @@ def test_noise_that_no_model_survives_is_said_before_the_first_task() -> None:
     assert isinstance(said[0], Note)
     assert "accuracy will be near chance" in said[0].text
     assert not any(isinstance(event, Note) for event in said[1:])
-    last = said[-1]
-    assert isinstance(last, TaskLearned)
+    assert isinstance(said[-1], TaskLearned)
     near_chance = next(e for e in said if isinstance(e, TaskLearned) and e.cell.epsilon == 0.05 and e.task == 4)
     assert near_chance.pooled < 0.3, "and so it is"
 

@@ -177,8 +177,7 @@ def test_what_was_said_of_texts_is_in_the_document_and_in_files(tmp_path: Path) 
 
 
 def test_planted_secrets_are_told_in_one_line_a_budget() -> None:
-    events = with_texts(replay.recorded(SPEC, n_tasks=2))
-    lines = export.leaks_text(events, SPEC).splitlines()
+    lines = export.leaks_text(with_texts(replay.recorded(SPEC, n_tasks=2)), SPEC).splitlines()
     assert len(lines) == len(SPEC.privacy.epsilons)
     assert lines[0] == (
         "epsilon 0.5: secrets planted 16 times: exposure 11.5 bits after the last task measured; 1.8 before the first; "
@@ -192,8 +191,7 @@ def test_matched_lists_leave_as_tables_and_as_events(tmp_path: Path) -> None:
     files = export.bundle(store, replay.fill(store, SPEC, events))
     for _ in range(2):  # the second takes the place of the first: every file is known as one of an export
         export.write(tmp_path / "DIR", files)
-    entries = pd.read_csv(io.BytesIO(files["list-entries.csv"]))
-    assert len(entries) == 2 * 2 * len(TOLD.entries.client)
+    assert len(pd.read_csv(io.BytesIO(files["list-entries.csv"]))) == 2 * 2 * len(TOLD.entries.client)
     assert {f"list-{name}.csv" for name in ("groups", "agreement", "anchors", "statistics")} < set(files)
     told = json.loads(files["result.json"])["signatures"]
     assert [(one["task"], one["matcher"]) for one in told] == [(task, TOLD.matcher) for task in (0, 0, 1, 1)]

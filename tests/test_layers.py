@@ -83,7 +83,8 @@ def test_every_setting_of_a_papers_method_is_printed_or_said_to_be_left_open(car
 
 @pytest.mark.parametrize("card", PRINTED, ids=lambda card: card.name)
 def test_any_setting_away_from_print_changes_the_layer_and_is_named(card: methods.MethodCard) -> None:
-    base = RunSpec(method=card.name, params=card.params(), scenario=_scenario(card))
+    base = checks.parse({"method": card.name, "scenario": {"kind": card.scenarios[0]}})
+    base = replace(base, params=card.params())
     for name, printed in card.printed.settings.items():
         if not name.startswith("params.") or callable(printed.values):
             continue
@@ -91,14 +92,9 @@ def test_any_setting_away_from_print_changes_the_layer_and_is_named(card: method
         other = _another(card, field, printed.values)
         if other is None:  # the field allows nothing but what is printed
             continue
-        run = replace(base, params=replace(base.params, **{field: other}))
-        layer = card.printed.layer(run)
+        layer = card.printed.layer(replace(base, params=replace(base.params, **{field: other})))
         assert [one.here for one in layer.departures if one.parameter == name] == [published.shown_value(other)]
         assert layer.name != "as printed" or printed.is_of_scale
-
-
-def _scenario(card: methods.MethodCard) -> object:
-    return checks.parse({"method": card.name, "scenario": {"kind": card.scenarios[0]}}).scenario
 
 
 def _another(card: methods.MethodCard, field: str, printed: published.Values) -> object | None:

@@ -43,8 +43,7 @@ def write(path: Path, rows: list[list[object]]) -> None:
 
 
 def ran(*words: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
-    status = cli.main(["run", *words])
-    return (status, *capsys.readouterr())
+    return (cli.main(["run", *words]), *capsys.readouterr())
 
 
 def test_a_table_with_nothing_declared_runs_and_says_what_it_assumes(capsys: pytest.CaptureFixture[str]) -> None:

@@ -47,8 +47,7 @@ def table(n: int = 600) -> bytes:
 
 def test_a_run_gives_events_an_outcome_a_card_and_a_classifier(tmp_path: Path) -> None:
     one = Page()
-    seen = finished(one, ONE)
-    kinds = [event["event"] for event in seen]
+    kinds = [event["event"] for event in finished(one, ONE)]
     assert "Classifier" not in kinds, "its arrays stay with the engine"
     assert (kinds.count("TaskLearned"), kinds[-1]) == (5, "CellFinished")
     found = answer(one.outcome())
@@ -100,11 +99,9 @@ def test_own_rows_train_and_leave_no_trace(home: Path) -> None:
     one = Page()
     found = answer(one.own("plants.csv", table(), json.dumps({"target": "kind"}), True))
     assert (found["dataset"], found["classes"], found["roles"]) == ("own:data", ["a", "b", "c"], {"target": "kind"})
-    seen = finished(one, found["settings"])
-    said = json.dumps([found, seen, answer(one.outcome())]) + one.card()
+    said = json.dumps([found, finished(one, found["settings"]), answer(one.outcome())]) + one.card()
     excludes(said, SECRET, "plants")
-    link = unquote(answer(one.outcome())["link"])
-    includes(link, '"dataset":"own"', 'kind":"i-blurry')
+    includes(unquote(answer(one.outcome())["link"]), '"dataset":"own"', 'kind":"i-blurry')
     assert not (paths.home() / "own").exists(), "the file itself is gone once it is taken in"
     again = answer(one.own("other.csv", table(300), json.dumps({"target": "kind"}), True))
     assert again["dataset"] == "own:data", "a second file takes the place of the first"

@@ -65,8 +65,7 @@ def test_what_came_of_it_is_read_from_the_tests_own_last_line(tmp_path, monkeypa
 def test_a_machine_is_its_processor_and_cores_and_no_name_of_it() -> None:
     said = machine.machine()
     assert said.endswith(f", {os.cpu_count()} cores")
-    words = set(re.findall(r"[\w.-]+", said))
-    assert not words & {socket.gethostname(), getpass.getuser()}
+    assert not set(re.findall(r"[\w.-]+", said)) & {socket.gethostname(), getpass.getuser()}
 
 
 def test_a_commit_is_a_short_hash_with_a_mark_for_changed_code() -> None:

@@ -84,8 +84,7 @@ def test_the_terminal_prints_one_sentence_and_the_log_has_the_rest(monkeypatch, 
     assert cli.main(["list", "presets"]) == 1
     out, err = capsys.readouterr()
     assert out == ""
-    match = SENTENCE.fullmatch(err.strip())
-    entry = logged(match[1])
+    entry = logged(SENTENCE.fullmatch(err.strip())[1])
     includes(entry, "Traceback", "KeyError: 'failed at postgresql://someone:***@db")
     assert not any(secret in entry for secret in ("s3cr", "other-secret", "hf_abcdefgh"))
     assert unforeseen.log_file().stat().st_mode & 0o077 == 0
@@ -196,8 +195,7 @@ def test_a_failed_run_on_own_data_quotes_nothing(home: Path) -> None:
 def test_the_log_of_a_killed_run_on_own_data_stays_in_its_file(home: Path) -> None:
     """A library may have quoted rows before the process was killed."""
     spec, store = replay.a_spec(), Store(f"sqlite:///{home / 'runs.db'}")
-    own = replace(spec, data=replace(spec.data, dataset="own:people"))
-    run_id = store.create(own)
+    run_id = store.create(replace(spec, data=replace(spec.data, dataset="own:people")))
     assert store.claim(run_id, replace(process.me(), ticks=1))  # a process that has this one's id at another time
     log_file(run_id).parent.mkdir()
     log_file(run_id).write_text("could not read 'Ada, 36'")

@@ -280,8 +280,7 @@ def test_a_folder_of_pictures_is_none_of_the_notes_beside_it(tmp_path: Path) -> 
 
 
 def test_a_sheet_of_excel_holds_the_same_rows(tmp_path: Path) -> None:
-    openpyxl = pytest.importorskip("openpyxl")
-    book = openpyxl.Workbook()
+    book = pytest.importorskip("openpyxl").Workbook()
     for row in [NAMES, *((float(one), int(two), label) for one, two, label in ROWS)]:
         book.active.append(row)
     book.save(tmp_path / "a.xlsx")
@@ -376,8 +375,7 @@ def photographs(root: Path, part: str = "val") -> Path:
 
 @pytest.mark.parametrize("part", ["val", "valid", "validation", "dev", "test"])
 def test_a_part_beside_train_is_public_and_said_to_be(part: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    root = photographs(tmp_path / "photos", part)
-    out = printed(capsys, "data", "check", str(root))
+    out = printed(capsys, "data", "check", str(photographs(tmp_path / "photos", part)))
     includes(out, f"40 pictures in {part}/ are not protected", "60 training rows; 60 count.")
 
 
@@ -410,6 +408,5 @@ def test_rows_of_people_in_the_public_part_are_left_out_whoever_has_some(tmp_pat
     said = "Training rows of people who also stand in the public part are left out."
     for known in ([], [(*ROWS[90], "p3")]):
         put(mine / "train.csv", csv([*known, *others], head="f0,f1,y,who"))
-        card = catalog.card("own:mine")
-        assert len(outline.outline(card).train.rows) == 60
+        assert len(outline.outline(catalog.card("own:mine")).train.rows) == 60
         assert said in understood.understand("own:mine").assumed

@@ -68,8 +68,7 @@ def test_vectors_texts_and_datasets() -> None:
 
     by_torch = dpcl.check(torch.utils.data.TensorDataset(torch.tensor(inputs), torch.tensor(labels)))
     assert (by_torch.classes, by_torch.n_test) == (by_arrays.classes, by_arrays.n_test), "the same bytes, the same coins"
-    by_vision = dpcl.check(SimpleNamespace(data=inputs, targets=labels))
-    assert by_vision.n_test == by_arrays.n_test
+    assert dpcl.check(SimpleNamespace(data=inputs, targets=labels)).n_test == by_arrays.n_test
     texts = [f"a text about {'cats' if one % 2 else 'dogs'}, number {one}" for one in range(N)]
     assert dpcl.check((texts, ["even" if one % 2 else "odd" for one in range(N)])).understood.kind == "text"
 
@@ -131,8 +130,7 @@ class Squares:
 
 def test_a_map_style_dataset_is_read_item_by_item() -> None:
     found = {kind: dpcl.check(Squares(kind)) for kind in ("vectors", "pictures", "pillow", "texts")}
-    kinds = [one.understood.kind for one in found.values()]
-    assert kinds == ["embedding", "image", "image", "text"]
+    assert [one.understood.kind for one in found.values()] == ["embedding", "image", "image", "text"]
     assert all(one.classes == ("0", "1", "2") for one in found.values())
     assert found["pictures"].n_test == found["pillow"].n_test
     empty = Squares("vectors")
@@ -194,8 +192,7 @@ def test_neighbours_are_outlined_alike() -> None:
 
     def outlined(data: pd.DataFrame) -> tuple[object, ...]:
         with handed.as_file(data, "mine") as path, taken_in(Given(path, Asked(Columns(target="kind")))) as name:
-            card = catalog.card(name)
-            found = outline.outline(card)
+            found = outline.outline(catalog.card(name))
             return found.classes, found.n_train, found.test.labels.tolist()
 
     usual = frame().drop(columns=["user"])
@@ -260,8 +257,7 @@ def test_a_private_row_changes_nothing_but_itself_through_any_door(door: str, od
     def outlined(numbers: NDArray[np.float64], labels: list[object]) -> tuple[object, ...]:
         asked = Asked(Columns(target="label" if door in FRAMES else None))
         with handed.as_file(DOORS[door](numbers, labels), "mine") as path, taken_in(Given(path, asked)) as name:
-            card = catalog.card(name)
-            found = outline.outline(card)
+            found = outline.outline(catalog.card(name))
             public = understood.understood(found)
             return found.classes, found.n_train, found.test.rows.tolist(), public
 

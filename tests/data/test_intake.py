@@ -67,13 +67,11 @@ def test_every_form_is_taken_in(name: str, kind: Kind, data_dir: Path, tmp_path:
     path.write_bytes(bad_files.GOOD[name, kind])
     assert (used(path), stored()) == (None, ["My-file"])
     assert own.names_of_own_data() == ["own:My-file"]
-    card = catalog.card("own:My-file")
-    assert card.kind == kind
+    assert catalog.card("own:My-file").kind == kind
     assert len(load_dataset(DataSpec(dataset="own:My-file")).test) > 0
     assert used(path) is None
     assert stored() == ["My-file"], "the same file again is the same data"
-    other = put(tmp_path / "other" / path.name, path.read_bytes())
-    assert used(other) is None
+    assert used(put(tmp_path / "other" / path.name, path.read_bytes())) is None
     assert stored() == ["My-file", "My-file-2"], "another file of that name takes nobody's place"
 
 
@@ -200,8 +198,7 @@ def test_a_first_line_that_is_data_is_a_row_if_its_owner_says_so(ending: str, da
     rows = [f"{row % 9},{row % 9},{'Iris-setosa' if row % 2 else 'Iris-virginica'}" for row in range(200)]
     path.write_text("\n".join(rows).replace(",", "," if ending == ".csv" else "\t"), encoding="utf-8")
     assert intake.first_line(path) == "unclear"
-    refused = used(path, Asked(Columns(target="column3")))
-    assert refused.allowed.endswith(schema.DOUBT)
+    assert used(path, Asked(Columns(target="column3"))).allowed.endswith(schema.DOUBT)
     assert used(path, Asked(Columns(target="column3"), first_line="data")) is None
     found = load_dataset(DataSpec(dataset="own:iris"))
     assert (len(found.train) + len(found.test), found.classes) == (200, ("Iris-setosa", "Iris-virginica"))
@@ -228,8 +225,7 @@ def test_a_private_first_row_is_not_quoted(data_dir: Path, tmp_path: Path) -> No
     for first in (b"7,secret", b"7,7", b"secret,\xff"):
         path.write_bytes(first + b"\n" + b"".join(b"%d,%s\n" % (row, b"ab"[row % 2 :][:1]) for row in range(60)))
         assert used(path, Asked(Columns(target="column2"), first_line="data")) is None
-        refused = used(path)
-        assert "secret" not in str(refused)
+        assert "secret" not in str(used(path))
 
 
 def shots(layout: str, kind: str = "PNG") -> dict[str, bytes]:

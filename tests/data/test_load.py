@@ -355,8 +355,7 @@ def test_five_datasets_with_the_stand_in(real_data: Path) -> None:
         "5-Datasets with MNIST-M (stands in for 5-Datasets with SVHN; "
         "subset: 15,000 of 243,980 training and 1,000 of 42,746 test images)"
     )
-    batch = next(found.train.images.batches(32, 3, 64))
-    assert batch.shape == (64, 32, 32, 3)
+    assert next(found.train.images.batches(32, 3, 64)).shape == (64, 32, 32, 3)
 
 
 def test_train_and_test_share_no_picture(real_data: Path) -> None:

@@ -333,8 +333,7 @@ def taken_in_before(name: str) -> str:
 
 
 def digest(name: str) -> str:
-    card = catalog.card(name)
-    found = outline(card)
+    found = outline(catalog.card(name))
     keys = np.concatenate([found.test.keys(), found.open_train.keys()])
     return f"{sha256(keys.astype('<u8').tobytes()).hexdigest()[:16]} {len(found.test.rows)} {len(found.open_train.rows)}"
 
@@ -349,8 +348,7 @@ def test_what_was_public_under_the_first_rule_stays_public(name: str, data_dir: 
 def test_rows_that_are_known_by_the_first_rule_keep_it_under_another_name(name: str, data_dir: Path, tmp_path: Path) -> None:
     """Also where the data were deleted since: then their marks stand in the store alone."""
     before = taken_in_before(name)
-    card = catalog.card(before)
-    known = own.marks_of(outline(card))
+    known = own.marks_of(outline(catalog.card(before)))
     own.write_marks(paths.home() / "data" / before.removeprefix("own:"), known)
     path = tmp_path / f"brought-again{Path(name).suffix}"
     BEFORE[name][0](path)

@@ -119,8 +119,7 @@ def test_no_number_stands_outside_a_span(planted: Dataset) -> None:
 
 
 def test_the_corpus_is_a_public_constant(parts: tuple[Split, Split]) -> None:
-    again = synthetic.corpus(600)
-    for first, second in zip(parts, again, strict=True):
+    for first, second in zip(parts, synthetic.corpus(600), strict=True):
         assert texts_of(first).strings == texts_of(second).strings
         assert texts_of(first).spans == texts_of(second).spans
         np.testing.assert_array_equal(first.labels, second.labels)
@@ -246,8 +245,7 @@ def test_a_canary_is_in_as_many_loaded_texts_as_it_says(name: str, cap: int | No
     assert numbers.isdisjoint(controls)
     unplanted = [canary.prefix for canary in found.canaries if canary.repetitions == 0]
     assert not any(prefix in string for prefix in unplanted for string in texts.strings)
-    tested = "\n".join(texts_of(found.test).strings)
-    assert synthetic._BEFORE not in tested
+    assert synthetic._BEFORE not in "\n".join(texts_of(found.test).strings)
     for source in found.sources:
         levels = [canary.repetitions for canary in found.canaries if canary.source == source.name]
         n_codes = np.count_nonzero(found.train.sources == found.sources.index(source)) // 31
@@ -276,8 +274,7 @@ def test_codes_are_spread_evenly(planted: Dataset) -> None:
     codes = np.array([[int(digit) for digit in canary.code] for canary in planted.canaries])
     assert len({canary.code for canary in planted.canaries}) == len(codes) == 210
     for place in range(synthetic.CODE_DIGITS):
-        sizes = np.bincount(codes[:, place], minlength=10)
-        assert ((sizes - 21) ** 2 / 21).sum() < 60
+        assert ((np.bincount(codes[:, place], minlength=10) - 21) ** 2 / 21).sum() < 60
 
 
 # The corpus on disk: made once, made anew where it is damaged or old, and never half there.
@@ -289,8 +286,7 @@ TINY = "pii-synthetic-tiny"
 @pytest.fixture
 def folder(data_dir: Path) -> Path:
     """Where the corpus lies once it is made."""
-    found = files.find(catalog.card(TINY))
-    return found.train[0].parent
+    return files.find(catalog.card(TINY)).train[0].parent
 
 
 def stamps(folder: Path) -> list[int]:
@@ -373,8 +369,7 @@ def test_without_a_file_they_are_invented_and_say_so(data_dir: Path) -> None:
 
 def test_sentences_of_the_wikipedia_are_taken_where_they_are(data_dir: Path) -> None:
     write(data_dir / "anchors_wikipedia", "anchors", text=[f"Sentence {n} of this file." for n in range(2_100)])
-    found = load.public_sentences()
-    assert found.title == "2,000 sentences of the English Wikipedia"
+    assert load.public_sentences().title == "2,000 sentences of the English Wikipedia"
     tagged = load.public_sentences(is_tagged=True)
     assert (tagged.title, len(tagged.content)) == ("2,000 words of 500 sentences of the English Wikipedia", 2_500)
     per_sentence = np.bincount(tagged.content.sentence_of[tagged.rows])

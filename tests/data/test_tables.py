@@ -161,8 +161,7 @@ def test_equal_rows_are_not_all_on_one_side_and_one_more_moves_no_other(data_dir
     sizes = []
     for n in (400, 401):
         put(data_dir / f"n{n}" / "all.csv", "x,label\n" + "1,a\n" * n + "2,b\n" * 400)
-        card = catalog.card(f"own:n{n}")
-        (found,) = catalog.outlines(card)
+        (found,) = catalog.outlines(catalog.card(f"own:n{n}"))
         sizes.append((np.bincount(found.train.labels), np.bincount(found.test.labels)))
     # 80 of 400 in expectation, with a standard deviation of 8.
     assert all(40 < count < 120 for count in sizes[0][1])

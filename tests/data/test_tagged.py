@@ -49,8 +49,7 @@ def read(**subset: int) -> Dataset:
 
 
 def words(found: Dataset, split: str = "train") -> list[tuple[str, ...]]:
-    content = getattr(found, split).images
-    return list(content.words)
+    return list(getattr(found, split).images.words)
 
 
 def test_parquet_files_give_a_row_a_word(data_dir: Path) -> None:
@@ -147,8 +146,7 @@ def test_the_real_sets_hold_what_their_cards_say(name: str, real_data: Path) -> 
     found = load.load_dataset(DataSpec(dataset=name, train_per_class=30, test_per_class=10))
     assert (found.classes, len(found.train.images)) == (catalog.card(name).classes, len(found.train.labels))
     for source, held in enumerate(found.sources):
-        own_labels = found.train.labels[found.train.sources == source]
-        assert set(own_labels.tolist()) <= set(held.classes)
+        assert set(found.train.labels[found.train.sources == source].tolist()) <= set(held.classes)
 
 
 def test_too_many_clients_for_the_sentences_are_refused_before_anything_is_read(data_dir: Path) -> None:
@@ -189,8 +187,7 @@ def test_an_inside_tag_follows_its_own_type_alone() -> None:
 @given(seed=st.integers(0, 2**31), lengths=st.lists(st.integers(1, 4), min_size=1, max_size=4))
 def test_decoding_equals_the_best_of_all_sequences(seed: int, lengths: list[int]) -> None:
     scores = np.random.default_rng(seed).normal(size=(sum(lengths), 5))
-    sentences = np.repeat(np.arange(len(lengths)) * 3, lengths)
-    found = texts.decode(scores, sentences, BIO)
+    found = texts.decode(scores, np.repeat(np.arange(len(lengths)) * 3, lengths), BIO)
     allowed = texts.may_follow(BIO)
     first = 0
     for length in lengths:

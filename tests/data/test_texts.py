@@ -41,8 +41,7 @@ def read() -> Dataset:
 
 
 def strings(found: Dataset, split: str = "train") -> list[str]:
-    texts = getattr(found, split).images
-    return list(texts.strings)
+    return list(getattr(found, split).images.strings)
 
 
 def refused() -> str:
@@ -69,8 +68,7 @@ def test_labels_that_are_numbers_keep_their_order(data_dir: Path) -> None:
     "text", ["🙂👩‍👩‍👧 ünï", "שלום עולם مرحبا", "x" * 100_000, "word " * 20_000, "\ufeffmark", " edge ", "=1+1"])
 def test_any_text_is_read_as_it_is(data_dir: Path, text: str) -> None:
     file = io.StringIO()
-    rows = [("text", "label"), (text, "a"), ("other", "b")]
-    csv.writer(file, lineterminator="\n").writerows(rows)
+    csv.writer(file, lineterminator="\n").writerows([("text", "label"), (text, "a"), ("other", "b")])
     put(data_dir, train=file.getvalue(), test=file.getvalue())
     assert strings(read())[0] == text
 
@@ -180,8 +178,7 @@ def test_own_texts_are_shown_only_where_their_owner_says_so(data_dir: Path) -> N
     folder = put(data_dir, train=GOOD, test=GOOD)
     card = catalog.card(MINE)
     assert not card.may_show
-    refusal = files.refusal(card)
-    assert f"an empty file public.txt or synthetic.txt in {folder}" in refusal
+    assert f"an empty file public.txt or synthetic.txt in {folder}" in files.refusal(card)
     for mark in files.MARKS:
         (folder / mark).touch()
         assert catalog.card(MINE).may_show
@@ -206,8 +203,7 @@ def test_text_sets_say_what_they_leave_unprotected(data_dir: Path) -> None:
 
 def test_two_columns_make_a_text_of_two_lines(data_dir: Path) -> None:
     for split in ("train", "test"):
-        labels = list(range(14))
-        write(data_dir / "dbpedia14", split, title=["T"] * 14, content=["body"] * 14, label=labels)
+        write(data_dir / "dbpedia14", split, title=["T"] * 14, content=["body"] * 14, label=list(range(14)))
     found = load.load_dataset(DataSpec(dataset="dbpedia14"))
     assert strings(found)[0] == "T\nbody"
 
@@ -227,8 +223,7 @@ def test_a_domain_column_makes_tasks_and_a_preview_of_own_texts_shows_their_plan
     content = "text,label,domain\na,x,home\nb,y,home\nc,x,work\nd,y,work\n"
     put(data_dir, train=content, test=content)
     assert [source.name for source in read().sources] == ["home", "work"]
-    found = preview(DataSpec(dataset=MINE), SourceIncremental(), seed=0)
-    assert found.counts is None
+    assert preview(DataSpec(dataset=MINE), SourceIncremental(), seed=0).counts is None
 
 
 REAL = {

@@ -62,8 +62,7 @@ def test_an_audit_is_queued_like_a_run_and_listed_apart_from_runs(store: Store, 
 
 
 def test_a_worker_keeps_each_budgets_result_with_the_run(store: Store, run_id: str) -> None:
-    audit_id = Audits(store).create(run_id)
-    assert replay.carried_out(store, audit_id) == "finished"
+    assert replay.carried_out(store, Audits(store).create(run_id)) == "finished"
     (found,) = Audits(Store()).of_run(run_id)
     assert found.results == (audited.result(1.0), audited.result(math.inf))
     assert store.estimates([work_of(SPEC)])[0] is not None  # of the run alone, as below
@@ -117,8 +116,7 @@ def test_a_run_whose_data_were_written_since_is_not_audited(store: Store, home: 
     spec = own_data(home)
     run_id = replay.fill(store, spec, replay.recorded(spec))
     audit_id = Audits(store).create(run_id)
-    file = home / "data" / "mine" / "train.csv"
-    os.utime(file)
+    os.utime(home / "data" / "mine" / "train.csv")
     with pytest.raises(BadInput, match=f"own:mine: must be as run {run_id} read it, but was written again since"):
         Audits(store).create(run_id)
     assert replay.carried_out(store, audit_id) == "failed"
@@ -383,8 +381,7 @@ def test_a_stop_takes_effect_in_a_long_trial_and_keeps_the_trials(store: Store, 
 
 def test_how_long_a_tuning_took_says_nothing_about_runs(store: Store, studies: Studies) -> None:
     tune = tuned.a_tuning(2)
-    study_id = studies.create(tune)
-    replay.carried_out(store, study_id)
+    replay.carried_out(store, studies.create(tune))
     assert store.estimates([work_of(tune.base)])[0] is None
     assert studies.get(studies.create(tune)).turn.estimate_seconds is not None
 

@@ -406,8 +406,7 @@ def test_the_account_depends_on_no_private_row(home: Path, store: Store, monkeyp
     monkeypatch.delenv("DPCL_DATA", raising=False)
     from dpcl_core.data import catalog, outline
 
-    name = taken_in(home / "visits.csv")
-    card = catalog.card(name)
+    card = catalog.card(taken_in(home / "visits.csv"))
     public = set(outline.outline(card).test.rows.tolist())
     said = []
     for number in range(2):

@@ -264,8 +264,7 @@ def test_a_true_run_says_in_its_process_what_the_engine_says_here_and_plays_back
         event.guarantee for event in here if isinstance(event, CellFinished)
     ]
     assert any(isinstance(event, Progress) for event in kept)
-    played = replay.fill(store, seeded, kept)
-    again = [event for _, event in store.events_after(played)]
+    again = [event for _, event in store.events_after(replay.fill(store, seeded, kept))]
     for table in (frames.accuracy, frames.metrics, frames.spent):
         assert table(again).equals(table(kept))
         assert len(table(kept)) > 0
@@ -319,8 +318,7 @@ def test_a_server_moves_the_queue_without_a_page_and_stops_with_it(store, monkey
 
     async def served() -> None:
         async with state.moving(None):
-            names = [thread.name for thread in threading.enumerate()]
-            assert names.count("queue") == 1
+            assert [thread.name for thread in threading.enumerate()].count("queue") == 1
             await asyncio.to_thread(until, lambda: store.status(run_id) == "finished")
 
     asyncio.run(served())

@@ -56,13 +56,11 @@ def test_a_launched_run_stays_a_look_that_is_resumed_and_then_not_started(store:
 @both
 def test_every_launched_run_is_one_more_look_and_budgets_add_up(store: Store) -> None:
     """Failed and deleted ones, too: what left them is not known. One that never began looked at nothing."""
-    deleted = launched(store, own_run())
-    store.delete(deleted)
+    store.delete(launched(store, own_run()))
     launched(store, own_run())
     launched(store, own_run("own:mine2"))
     launched(store, own_run("own:m_ne"))
-    waiting = store.create(own_run())
-    store.request_stop(waiting)
+    store.request_stop(store.create(own_run()))
     found = administration.looks_at(store, "own:mine")
     assert (found.runs, found.models, found.tuned, found.audits) == (2, 8, 0, 0)
     assert (found.epsilon, found.delta) == (pytest.approx(2 * 2 * (1.0 + 2.0)), pytest.approx(8 * 1e-5))
@@ -74,8 +72,7 @@ def test_every_launched_run_is_one_more_look_and_budgets_add_up(store: Store) ->
 def test_models_on_the_same_batches_do_not_add_up_and_count_as_their_ledgers_say(store: Store) -> None:
     """Amplified by the same draws: together they have more than the sum of their epsilons (`privacy.joint_release`)."""
     raw = own_run().jsonable() | {"method": "peft-ensemble", "params": {"adapter": "head"}}
-    shared = checks.parse(raw)
-    run_id = launched(store, shared)
+    run_id = launched(store, checks.parse(raw))
     found = administration.looks_at(store, "own:mine")
     assert found.epsilon == math.inf
     with store.writing() as connection:
@@ -121,8 +118,7 @@ def test_settings_tried_on_the_data_and_audits_are_counted(store: Store) -> None
     found = administration.looks_at(store, "own:mine")
     assert (found.runs, found.tuned, found.audits, found.epsilon) == (0, 2, 0, math.inf)
     run_id = launched(store, base)
-    audit_id = Audits(store).create(run_id)
-    assert store.claim(audit_id)
+    assert store.claim(Audits(store).create(run_id))
     found = administration.looks_at(store, "own:mine")
     assert (found.runs, found.models, found.tuned, found.audits) == (1, 1, 2, 1)
     assert found.sentence.startswith("These data have been used 4 times: one of these uses has no bound")
@@ -179,8 +175,7 @@ def test_deleting_and_bringing_the_same_rows_again_does_not_start_the_count_agai
 
 def test_the_count_depends_on_no_private_row(home: Path) -> None:
     name = taken_in(home / "visits.csv")
-    card = catalog.card(name)
-    public = set(outline.outline(card).test.rows.tolist())
+    public = set(outline.outline(catalog.card(name)).test.rows.tolist())
     for left_out in range(0, 200, 9):
         without = taken_in(home / "without.csv", [row for place, row in enumerate(ROWS) if place != left_out])
         assert (own.kept_marks(without) == own.kept_marks(name)) == (left_out not in public)

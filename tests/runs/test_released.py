@@ -184,8 +184,7 @@ def test_a_lock_is_for_whoever_may_write_its_folder(home, folder, lock):
 
 
 def test_a_run_that_waits_for_its_parts_refuses_what_it_has_passed_on_already(store):
-    spec = replay.a_spec(epsilons=(1.0,), seeds=(0, 1), tasks=2)
-    run_id = store.create(spec, split=Split(2, "ray"))
+    run_id = store.create(replay.a_spec(epsilons=(1.0,), seeds=(0, 1), tasks=2), split=Split(2, "ray"))
     resumption.record(run_id, 1, 1)
     waiting = worker.shards.Waiting(store, run_id, Split(2, "ray"), Supervisor(store), Patience())
     refuses(AGAIN, waiting.begin, 2, 2, error=StoreUnusable)
@@ -195,8 +194,7 @@ def test_a_run_that_waits_for_its_parts_refuses_what_it_has_passed_on_already(st
 def test_a_line_that_a_power_cut_left_half_counts_for_nothing_and_spoils_no_later_one(home):
     run_id = "0123456789ab"
     resumption.record(run_id, 0, 1)
-    path = home / "released" / f"{run_id}.txt"
-    with path.open("ab") as file:
+    with (home / "released" / f"{run_id}.txt").open("ab") as file:
         file.write(b"\n1 \0\0")
     assert resumption.n_tasks(run_id) == {0: 1}
     resumption.record(run_id, 1, 12)
@@ -240,8 +238,7 @@ def test_nothing_of_a_worker_counts_once_its_run_was_taken_from_it(store, lose: 
             refuses(TAKEN, store.end, run_id, end, GONE if end == "failed" else None, by=me)
         else:
             assert not store.end(run_id, end, GONE if end == "failed" else None, by=me)  # the first end counts
-    after = store.get(run_id)
-    assert replace(after, silent_seconds=None) == replace(before, silent_seconds=None)
+    assert replace(store.get(run_id), silent_seconds=None) == replace(before, silent_seconds=None)
     assert store.events(run_id) == (Note("info", "mine"),)
 
 

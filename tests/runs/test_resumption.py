@@ -168,8 +168,7 @@ def test_what_cannot_be_resumed_says_why(store, end, why):
     if end == "finished":
         run_id = replay.fill(store, spec, replay.recorded(spec))
     elif end == "audit":
-        audits = Audits(store)
-        run_id = audits.create(replay.fill(store, spec, replay.recorded(spec)))
+        run_id = Audits(store).create(replay.fill(store, spec, replay.recorded(spec)))
         store.request_stop(run_id)
     elif end == "old":
         said = [event for event in replay.recorded(spec) if not isinstance(event, CellFinished)]
@@ -281,8 +280,7 @@ def test_a_store_that_is_away_for_a_while_costs_no_checkpoint(store, monkeypatch
 
     monkeypatch.setattr(resumption.Stored, "_save", failing)
     monkeypatch.setattr(process.time, "sleep", slept.append)
-    run_id = lost_after(store, seeded(), 1)
-    assert (slept, n_saved(store, run_id)) == ([0.25, 0.5, 1.0], 1)
+    assert (slept, n_saved(store, lost_after(store, seeded(), 1))) == ([0.25, 0.5, 1.0], 1)
 
 
 @both

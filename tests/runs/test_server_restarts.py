@@ -95,8 +95,7 @@ def test_a_row_that_another_program_keeps_locked_is_one_sentence(store, monkeypa
 
 def test_a_password_is_in_no_message_and_no_log(home, server, monkeypatch, capsys):
     """Of a server that refuses it, that is not there, and that has no such database."""
-    right = Store().url
-    where = make_url(right)
+    where = make_url(Store().url)
     for wrong in (
         where.set(username="nobody", password="s3cr3t"),
         where.set(database="absent", password="s3cr3t"),

@@ -130,8 +130,7 @@ def test_a_stop_in_the_middle_ends_the_whole_set_and_nothing_else(store, sets):
 def test_a_run_that_crashes_leaves_the_others_and_the_set_says_so(store, sets):
     """Every worker of this app is killed in its first task: each run is lost, and still the next one is begun."""
     app = LocalExecutor(store, stand_in.command("killed"))
-    specs = dict(list(SPECS.items())[:2])
-    set_id = sets.create("q", specs)
+    set_id = sets.create("q", dict(list(SPECS.items())[:2]))
     app.schedule()
     until(lambda: app.schedule() or sets.get(set_id).is_over)
     ended = sets.get(set_id)
@@ -159,8 +158,7 @@ def test_two_apps_never_start_a_run_twice(store, sets):
     for spec, run in zip(SPECS.values(), ended.runs.values(), strict=True):
         kinds = [type(event).__name__ for event in store.events(run.id)]
         assert (kinds.count("Started"), kinds.count("CellFinished")) == (1, len(list(spec.cells())))
-    runs = list(ended.runs.values())
-    assert all(one.finished <= after.started for one, after in pairwise(runs))
+    assert all(one.finished <= after.started for one, after in pairwise(list(ended.runs.values())))
 
 
 @both

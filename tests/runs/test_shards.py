@@ -156,8 +156,7 @@ def test_a_part_without_a_machine_is_tried_twice_again_then_left_to_a_person(sto
 
     runner = InProcess(store, dies)
     assert worker.carry_out(store, run_id, executor=runner) == "failed"
-    run = store.get(run_id)
-    assert (run.error, len(runner.seen)) == ("Gone." + resumption._GIVEN_UP, 3)
+    assert (store.get(run_id).error, len(runner.seen)) == ("Gone." + resumption._GIVEN_UP, 3)
     assert {shard.status for shard in shards.parts_of(store, run_id)} == {"lost", "cancelled"}
     resumption.resume(store, run_id)
     assert replay.carried_out(store, run_id, executor=InProcess(store)) == "finished"

@@ -56,22 +56,15 @@ def test_the_store_named_by_the_environment_is_the_default(home, monkeypatch):
 _BAD_IDS = ["../../etc/passwd", "0123456789ab\n", "", "0123456789ab/..", "0123456789AB", "0123456789abc", "٠12345678901"]
 
 
+_WITH_MORE = {"append": [[Note("info", "x")]], "rename": ["x"]}
+_USES = ("get", "status", "events_after", "request_stop", "delete", "restore", "retry", "claim", *_WITH_MORE)
+
+
 @pytest.mark.parametrize("run_id", quick(3, _BAD_IDS))
-@pytest.mark.parametrize("use", [
-    lambda store, run_id: store.get(run_id),
-    lambda store, run_id: store.status(run_id),
-    lambda store, run_id: store.events_after(run_id),
-    lambda store, run_id: store.append(run_id, [Note("info", "x")]),
-    lambda store, run_id: store.request_stop(run_id),
-    lambda store, run_id: store.rename(run_id, "x"),
-    lambda store, run_id: store.delete(run_id),
-    lambda store, run_id: store.restore(run_id),
-    lambda store, run_id: store.retry(run_id),
-    lambda store, run_id: store.claim(run_id),
-])
+@pytest.mark.parametrize("use", _USES)
 @file_alone
 def test_a_run_id_is_twelve_hexadecimal_digits_and_nothing_else(store, use, run_id):
-    refuses("12 hexadecimal digits", use, store, run_id)
+    refuses("12 hexadecimal digits", getattr(store, use), run_id, *_WITH_MORE.get(use, []))
 
 
 @pytest.mark.parametrize("run_id", ["../../etc/passwd", "..", "a/b"])
@@ -292,8 +285,7 @@ def test_an_estimate_is_the_median_of_runs_of_the_same_size_else_scaled_by_cells
 @both_if_slow
 def test_a_run_whose_method_was_removed_still_lists_and_shows(store):
     good, bad = store.create(replay.a_spec()), replay.fill(store, replay.a_spec(), [Note("info", "said")])
-    raw = json.loads(replay.a_spec().to_json()) | {"method": "gone"}
-    replay.alter(store, bad, spec=json.dumps(raw))
+    replay.alter(store, bad, spec=json.dumps(json.loads(replay.a_spec().to_json()) | {"method": "gone"}))
     assert {run.id: run.status for run in store.list_runs()} == {good: "queued", bad: "finished"}
     run = store.get(bad)
     assert (run.readable_spec, run.raw_spec["method"]) == (None, "gone")

@@ -253,8 +253,7 @@ def test_a_run_restored_while_the_trash_is_emptied_keeps_its_results(store, monk
 
 
 def test_an_emptied_run_on_own_data_stays_a_look(store):
-    spec = replace(SPEC, data=replace(SPEC.data, dataset="own:mine"))
-    run_id = _finished(store, spec)
+    run_id = _finished(store, replace(SPEC, data=replace(SPEC.data, dataset="own:mine")))
     before = administration.looks_at(store, "own:mine")
     store.delete(run_id)
     empty_trash(store)
@@ -308,8 +307,7 @@ def _is_silent(store: Store, run_id: str, seconds: float) -> None:
 
 
 def _took(store: Store, seconds: float) -> None:
-    run_id = _finished(store)
-    replay.alter(store, run_id, seconds=seconds)
+    replay.alter(store, _finished(store), seconds=seconds)
 
 
 # Whose turn it is on a shared server: a fair queue, and fresh tokens, which cost a stranger nothing.
@@ -352,8 +350,7 @@ def test_nobody_gets_two_places_more_than_another_who_waits(store, owners: Seque
     order = sorted((store.get(run_id) for run_id in made), key=_place)
     for n in range(len(order) + 1):
         begun = [run.owner for run in order[:n]]
-        waiting = {run.owner for run in order[n:]}
-        for owner in waiting:
+        for owner in {run.owner for run in order[n:]}:
             assert all(begun.count(other) <= begun.count(owner) + 1 for other in set(owners))
     for owner in set(owners):
         mine = [run.id for run in order if run.owner == owner]
