@@ -22,7 +22,7 @@ from dpcl_core.runs.run import Split
 from dpcl_core.runs.shards import Sets
 from dpcl_core.runs.store import Store
 from tests.support import replay
-from tests.support.asserting import document_of, includes, printed
+from tests.support.asserting import document_of, includes, printed, raising
 from tests.support.waiting import PATIENCE_SECONDS, python
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -439,10 +439,7 @@ def test_run_says_once_that_it_waits_for_a_locked_store_and_creates_one_run(caps
     assert said == ["waiting for the store: store x: another program has kept it locked", f"run {run.id}"]
     assert len(Store().list_runs()) == 1
 
-    def cut_off(self: Store, *arguments: object, **named: object) -> str:
-        raise StoreTrouble("store x: cannot be reached")
-
-    monkeypatch.setattr(Store, "create", cut_off)
+    monkeypatch.setattr(Store, "create", raising(StoreTrouble("store x: cannot be reached")))
     with pytest.raises(StoreTrouble, match="cannot be reached"):  # what was written meanwhile is not known
         common.carry_out(Store(), replay.a_spec(), None, "cpu")
 

@@ -34,7 +34,7 @@ from dpcl_core.estimators import DPCosineClassifier, DPHeadEnsemble
 from dpcl_core.privacy import card
 from dpcl_core.privacy.sums import unit_rows
 from dpcl_core.runs import spend
-from tests.support.asserting import refuses
+from tests.support.asserting import raising, refuses
 from tests.support.waiting import python
 
 pytestmark = pytest.mark.usefixtures("home")
@@ -321,10 +321,7 @@ def test_what_fits_exactly_is_not_refused() -> None:
 
 
 def test_a_release_is_charged_before_it_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    def crash(*_: object, **__: object) -> None:
-        raise MemoryError
-
-    monkeypatch.setattr(estimators, "noisy_class_sums", crash)
+    monkeypatch.setattr(estimators, "noisy_class_sums", raising(MemoryError))
     with pytest.raises(MemoryError):
         DPCosineClassifier(classes=DIGITS).fit(X, Y)
     assert n_releases() == 1
@@ -485,10 +482,7 @@ def test_a_training_costs_what_is_asked_and_stands_on_its_card(is_apart: bool) -
 
 
 def test_a_training_is_charged_before_its_first_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    def crash(*_: object) -> None:
-        raise MemoryError
-
-    monkeypatch.setattr(estimators.Job, "trained", crash)
+    monkeypatch.setattr(estimators.Job, "trained", raising(MemoryError))
     with pytest.raises(MemoryError):
         DPHeadEnsemble(classes=DIGITS, **QUICK).fit(X, Y)
     assert n_releases() == 1

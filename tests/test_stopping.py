@@ -26,7 +26,7 @@ from dpcl_core.runs.queue import Visitor, read_limits
 from dpcl_core.runs.run import Run, columns_of
 from dpcl_core.runs.store import Store
 from tests.support import replay, stand_in
-from tests.support.asserting import document_of, includes, printed, refuses
+from tests.support.asserting import document_of, includes, printed, raising, refuses
 from tests.support.sleeping_method import CARD
 from tests.support.tiers import quick
 from tests.support.waiting import NEVER_SECONDS, PATIENCE_SECONDS, until
@@ -242,10 +242,7 @@ def test_ctrl_c_while_another_process_carries_a_run_out_ends_the_command_alone(s
     theirs = replay.fill(store, replay.a_spec(), [], status="running")
     replay.alter(store, theirs, ticks=1)  # not this process
 
-    def pressed(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(worker, "_follow", pressed)
+    monkeypatch.setattr(worker, "_follow", raising(KeyboardInterrupt))
     monkeypatch.setattr(process, "is_alive", lambda _: True)
     assert (main(["resume", theirs]), store.status(theirs)) == (1, "running")
     assert f"run {theirs} goes on: dpcl stop {theirs} ends it" in capsys.readouterr().err

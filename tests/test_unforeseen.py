@@ -23,7 +23,7 @@ from dpcl_core.runs.store import Store
 from dpcl_core.unforeseen import masked
 from pages.parts import document, rooms
 from tests.support import replay
-from tests.support.asserting import includes, refusal_of, refuses
+from tests.support.asserting import includes, raising, refusal_of, refuses
 
 SENTENCE = re.compile(
     r"The program itself went wrong; what happened is in logs/errors\.log of its home folder as error ([0-9a-f]{8})\."
@@ -77,10 +77,7 @@ def test_an_address_without_a_password_hides_nothing_of_another(monkeypatch: pyt
 
 
 def test_the_terminal_prints_one_sentence_and_the_log_has_the_rest(monkeypatch, capsys):
-    def fails(_what: str) -> None:
-        raise KeyError(SECRET)
-
-    monkeypatch.setattr("dpcl_core.export.catalog_rows", fails)
+    monkeypatch.setattr("dpcl_core.export.catalog_rows", raising(KeyError(SECRET)))
     assert cli.main(["list", "presets"]) == 1
     out, err = capsys.readouterr()
     assert out == ""
@@ -112,10 +109,7 @@ def test_what_the_framework_logs_is_masked() -> None:
 
 
 def test_a_request_of_a_room_gets_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(_text: bytes) -> None:
-        raise KeyError(SECRET)
-
-    monkeypatch.setattr(rooms.json, "loads", fails)
+    monkeypatch.setattr(rooms.json, "loads", raising(KeyError(SECRET)))
     from starlette.applications import Starlette
 
     with TestClient(Starlette(routes=rooms.routes())) as client:

@@ -8,7 +8,6 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -29,7 +28,7 @@ from dpcl_core.data.load import load_dataset
 from dpcl_core.errors import DataMissing
 from dpcl_core.spec import DataSpec
 from tests.data.making import picture, write, write_images, write_pair
-from tests.support.asserting import refuses
+from tests.support.asserting import raising, refuses
 from tests.support.waiting import NEVER_SECONDS
 
 FIVE = ("mnist", "svhn", "notmnist", "fashion-mnist", "cifar10")
@@ -212,13 +211,6 @@ def test_tagged_words_have_entity_f1_and_everything_else_accuracy() -> None:
 
 
 SVHN = DataSpec(dataset="svhn")
-
-
-def raising(error: Exception) -> Callable[..., NoReturn]:
-    def act(*_: object, **__: object) -> NoReturn:
-        raise error
-
-    return act
 
 
 @pytest.fixture

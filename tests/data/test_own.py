@@ -25,7 +25,7 @@ from dpcl_core.data.schema import Columns
 from dpcl_core.errors import BadInput
 from dpcl_core.spec import DataSpec
 from tests.data.making import picture, put, write, write_both, write_pair
-from tests.support.asserting import document_of, includes, printed, refusal_of, refuses
+from tests.support.asserting import document_of, includes, printed, raising, refusal_of, refuses
 from tests.support.doors import DOORS, SINGLE, Change
 
 
@@ -112,11 +112,8 @@ def test_data_are_gone_at_once_and_what_is_left_of_them_is_swept_up(hers: Path, 
 
 
 def test_a_deletion_that_fails_says_so(hers: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(*_: object) -> None:
-        raise PermissionError(13, "Permission denied")
-
     with monkeypatch.context() as patch:
-        patch.setattr(Path, "rename", refused)
+        patch.setattr(Path, "rename", raising(PermissionError(13, "Permission denied")))
         refuses(r"^data = own:visits: could not be deleted: Permission denied$", intake.forget, "own:visits")
     assert own.owner("own:visits") == "anna"
     monkeypatch.setattr(shutil, "rmtree", lambda *_, **__: None)

@@ -31,7 +31,7 @@ from dpcl_core.runs.tables import metadata, runs
 from dpcl_core.spec import RunSpec
 from tests.runs.test_resumption import lost_after, n_saved, said_by, seeded
 from tests.support import replay
-from tests.support.asserting import refuses
+from tests.support.asserting import raising, refuses
 from tests.support.postgres import both, both_if_slow
 from tests.support.waiting import NEVER_SECONDS, until
 from tests.test_durable_runs import results
@@ -124,11 +124,8 @@ def test_nothing_leaves_that_cannot_be_written_down_and_the_run_goes_on_later(st
     run_id = replay.claim(store, spec)
     left = list[Event]()
 
-    def full(_handle: int) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
     with monkeypatch.context() as patch:
-        patch.setattr(os, "fsync", full)
+        patch.setattr(os, "fsync", raising(OSError(errno.ENOSPC, "No space left on device")))
         with pytest.raises(StoreTrouble, match=r"what has left a run cannot be written .*: No space left"):
             left.extend(worker.real_engine(spec, "cpu", resumption.Stored(store, run_id, Patience(give_up=0.0))))
     assert (n_saved(store, run_id), learned(left)) == (1, 0)
@@ -164,10 +161,7 @@ def test_what_root_has_made_belongs_to_whom_the_home_does(home, monkeypatch):
 
 
 def test_what_is_another_users_fails_at_once_and_names_no_path(home, monkeypatch):
-    def refused(*_: object) -> int:
-        raise PermissionError(errno.EACCES, "Permission denied", str(home))
-
-    monkeypatch.setattr(paths, "open_file", refused)
+    monkeypatch.setattr(paths, "open_file", raising(PermissionError(errno.EACCES, "Permission denied", str(home))))
     monkeypatch.setattr(time, "sleep", lambda _: pytest.fail("nobody mends that while a run waits"))
     with pytest.raises(StoreTrouble) as told:
         Patience().outlast(lambda: resumption.record("0123456789ab", 0, 1))

@@ -17,7 +17,7 @@ from dpcl_core.runs import process, tables, worker
 from dpcl_core.runs.run import Failure, Run
 from dpcl_core.spec import RunSpec
 from tests.support import replay
-from tests.support.asserting import excludes, refuses
+from tests.support.asserting import excludes, raising, refuses
 from tests.support.waiting import until
 
 
@@ -255,11 +255,8 @@ def test_an_interrupt_while_waiting_cancels_the_run(store):
     replay.fill(store, replay.a_spec(), [], status="running")
     mine = store.create(replay.a_spec())
 
-    def interrupt(runs: Sequence[Run]) -> None:
-        raise KeyboardInterrupt
-
     with pytest.raises(KeyboardInterrupt):
-        worker.wait_for_device(store, mine, interrupt)
+        worker.wait_for_device(store, mine, raising(KeyboardInterrupt))
     assert store.status(mine) == "cancelled"
 
 
