@@ -129,6 +129,6 @@ def test_hiding_cards_changes_this_process_only(monkeypatch: pytest.MonkeyPatch)
 def test_the_command_line_hides_cards_from_what_runs_on_the_processor(monkeypatch: pytest.MonkeyPatch) -> None:
     answers(monkeypatch, '[["NVIDIA Y", 1]]')
     monkeypatch.setattr(os, "environ", {})
-    assert (common.on_device(None), os.environ, common.on_device("cpu")) == ("cuda:0", {}, "cpu")
-    assert os.environ[CARDS] == ""
+    assert (common.on_device(None), os.environ) == ("cuda:0", {})
+    assert (common.on_device("cpu"), os.environ[CARDS]) == ("cpu", "")
     assert common.on_device(None) == "cuda:0"  # what it starts for a card sees it again
