@@ -53,11 +53,7 @@ Counts = dict[str, int]
 
 def fuzz_settings(seed: str, n: int) -> Counts:
     """Draws settings; the accepted ones are those with which a run may start."""
-
-    def is_accepted(draw: random.Random) -> bool:
-        return settings.refusal(settings.drawn(draw)) is None
-
-    return _counted("settings", seed, n, is_accepted)
+    return _counted("settings", seed, n, lambda draw: settings.refusal(settings.drawn(draw)) is None)
 
 
 def fuzz_runs(seed: str, n: int) -> Counts:

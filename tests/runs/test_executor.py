@@ -10,6 +10,7 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import pytest
@@ -23,7 +24,7 @@ from dpcl_core.events import CellFinished, Progress, Started, TaskLearned
 from dpcl_core.runs import administration, database, executor, frames, process, resumption, tables, worker
 from dpcl_core.runs.executor import WORKER, LocalExecutor
 from dpcl_core.runs.process import Patience, WarmWorker, log_file
-from dpcl_core.runs.run import columns_of, work_of
+from dpcl_core.runs.run import Run, columns_of, work_of
 from dpcl_core.runs.store import Store
 from pages.parts import state
 from scripts.record_outages import Starts, race
@@ -337,13 +338,9 @@ def test_work_carries_out_what_waits(store, monkeypatch, capsys, behaviour, stat
     assert lines[1].startswith(f"run {run_ids[0]} (number 1): {end}")
 
 
-def _started_as(behaviour: str):
+def _started_as(behaviour: str) -> Callable[[LocalExecutor, Run], None]:
     start = LocalExecutor._start
-
-    def started(self: LocalExecutor, run: object) -> None:
-        start(LocalExecutor(self.store, stand_in.command(behaviour)), run)
-
-    return started
+    return lambda self, run: start(LocalExecutor(self.store, stand_in.command(behaviour)), run)
 
 
 def test_work_ends_at_once_where_nothing_waits(store, capsys):

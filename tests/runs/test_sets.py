@@ -149,10 +149,7 @@ def test_two_apps_never_start_a_run_twice(store, sets):
     set_id = sets.create("q", SPECS)
     apps = [LocalExecutor(Store(store.url), stand_in.command("replay:0.2")) for _ in range(2)]
 
-    def look_after(number: int) -> None:
-        until(lambda: apps[number].schedule() or sets.get(set_id).is_over)
-
-    together(look_after, 2)
+    together(lambda number: until(lambda: apps[number].schedule() or sets.get(set_id).is_over), 2)
     ended = sets.get(set_id)
     assert ended.status == "finished"
     for spec, run in zip(SPECS.values(), ended.runs.values(), strict=True):
