@@ -46,8 +46,7 @@ def test_a_budget_is_declared_shown_used_and_removed(name: str, capsys: pytest.C
     assert called("run", *two, "--json", capsys=capsys)[0] == 0
     (document,) = document_of(capsys, "data", "budget", name)
     assert 1.3 < document["spent"][0] < 1.6, "two models by their ledgers together: less than 2"
-    assert document["spent"][1] == 1e-6
-    assert document["left"][0] == pytest.approx(4 - document["spent"][0], abs=0.01)
+    assert (document["spent"][1], document["left"][0]) == (1e-6, pytest.approx(4 - document["spent"][0], abs=0.01))
     status, out, err = called("run", *RUN, "--set", "privacy.epsilons=[1.0, 8.0]", capsys=capsys)
     assert (status, out) == (2, "")
     assert err.startswith("privacy.epsilons = 1, 8: for all 10 models that is up to epsilon 45, delta 1e-05, and epsilon 2.")
@@ -64,17 +63,13 @@ def test_what_declares_nothing_is_one_sentence(wrong, name, capsys):
     assert called("data", "budget", name, capsys=capsys)[1].startswith("No budget is declared")
 
 
-@pytest.mark.parametrize(
-    ("door", "field"),
-    [
-        (("run", *ONE), "privacy.epsilons"),
-        (("sweep", *ONE, "--over", "seeds=[[0], [1]]"), "privacy.epsilons"),
-        (("tune", *ONE, "--set", "method=peft-ensemble", "--on", "private"), "data.dataset"),
-        (("audit", *ONE, "--set", "method=pecl", "--attack", "planted-codes"), "data.dataset"),
-        (("flower", "split", *FEDERATED, "--to", "parts"), "data.dataset"),
-    ],
-    ids=lambda door: door[0] if isinstance(door, tuple) else "",
-)
+@pytest.mark.parametrize(("door", "field"), [
+    (("run", *ONE), "privacy.epsilons"),
+    (("sweep", *ONE, "--over", "seeds=[[0], [1]]"), "privacy.epsilons"),
+    (("tune", *ONE, "--set", "method=peft-ensemble", "--on", "private"), "data.dataset"),
+    (("audit", *ONE, "--set", "method=pecl", "--attack", "planted-codes"), "data.dataset"),
+    (("flower", "split", *FEDERATED, "--to", "parts"), "data.dataset"),
+], ids=lambda door: door[0] if isinstance(door, tuple) else "")
 def test_every_command_that_releases_something_is_refused(door, field, name, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert called("data", "budget", name, "--epsilon", "0.5", capsys=capsys)[0] == 0
@@ -82,8 +77,7 @@ def test_every_command_that_releases_something_is_refused(door, field, name, tmp
     assert (status, out) == (2, "")
     assert err.startswith(f"{field} = ")
     assert "epsilon 0.5, delta 0.001 is left of the budget of all runs on these rows" in err
-    assert Store().unfinished() == []
-    assert Store().list_runs() == []
+    assert (Store().unfinished(), Store().list_runs()) == ([], [])
     assert not (tmp_path / "parts").exists()
 
 

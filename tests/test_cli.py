@@ -6,15 +6,23 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
 from dpcl_core import checks, cli, presets
+from dpcl_core.cli import common
+from dpcl_core.errors import BadInput, StoreLocked, StoreTrouble
 from dpcl_core.papers import questions
+from dpcl_core.runs import process, resumption
+from dpcl_core.runs.audits import Audits, Studies
+from dpcl_core.runs.run import Split
+from dpcl_core.runs.shards import Sets
 from dpcl_core.runs.store import Store
-from tests.support.asserting import document_of, printed
+from tests.support import replay
+from tests.support.asserting import document_of, includes, printed, raising
 from tests.support.waiting import PATIENCE_SECONDS, python
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -138,8 +146,7 @@ def test_tune_prints_one_document_with_trials_best_and_a_command_that_can_be_run
     assert "3 uses of the same data" in document["privacy"]
     sets = [word for word in shlex.split(document["command"])[4:] if word != "--set"]
     final = checks.parse(checks.apply_sets({}, sets))
-    assert final.tuned == "private"
-    assert asdict(final.params)["learning_rate"] == carried["learning_rate"]
+    assert (final.tuned, asdict(final.params)["learning_rate"]) == ("private", carried["learning_rate"])
     assert "trial 2 of 2" in err
     study_id = document["study_id"]
     assert document_of(capsys, "show", study_id) == document
@@ -169,13 +176,10 @@ def test_an_interrupted_tuning_keeps_its_trials_and_says_how_to_go_on(capsys, mo
     monkeypatch.setattr(search, "prepared", prepare)
     status, out, err = called(*TUNE, "--on", "private", "--trials", "4", "--json", capsys=capsys)
     document = json.loads(out)
-    assert status == 1
-    assert document["status"] == "cancelled"
-    assert len(document["trials"]) == 2
+    assert (status, document["status"], len(document["trials"])) == (1, "cancelled", 2)
     assert f"2 of 4 trials are kept; continue with: python -m dpcl_core resume {document['study_id']}" in err
     trials = document_of(capsys, "resume", document["study_id"])["trials"]
-    assert trials[:2] == document["trials"]
-    assert len(trials) == 4
+    assert (trials[:2], len(trials)) == (document["trials"], 4)
 
 
 def test_a_spec_file_and_its_export_say_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -218,8 +222,7 @@ def test_account_asks_three_accountants_when_told_to(capsys: pytest.CaptureFixtu
 def test_audit_reports_claimed_accounted_and_audited(capsys: pytest.CaptureFixture[str]) -> None:
     sets = ["--set", "privacy.epsilons=[1.0]", "--set", "labels=data"]
     found = document_of(capsys, "audit", "--preset", "digits-cosine", *sets, "--trials", "400")["audits"][0]
-    assert found["claimed_epsilon"] == 1.0
-    assert found["accounted_epsilon"] == "inf"
+    assert (found["claimed_epsilon"], found["accounted_epsilon"]) == (1.0, "inf")
     assert found["audited_lower_bound"] > 3
     assert (found["through"], found["bound"], found["detects"]) == ("learner", "counting", None)
     assert found["exceeds_accounted"] is False
@@ -261,8 +264,6 @@ def test_a_reader_who_leaves_ends_no_run(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "dpcl_core", *SMALL, "--json"]
     environment = {**os.environ, "DPCL_HOME": str(tmp_path)}
     with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
-        assert running.stderr is not None
-        assert running.stdout is not None
         running.stderr.close()
         document = json.loads(running.stdout.read())
         assert running.wait(PATIENCE_SECONDS) == 0
@@ -315,3 +316,204 @@ def test_a_run_of_the_cosine_classifier_and_lists_need_no_scipy(budgets: str, ho
     run = ["run", "--preset", "digits-cosine", "--set", f"privacy.epsilons={budgets}", "--set", "seeds=[0, 1, 2]"]
     for words in (run, ["list", "presets"], ["list", "methods"]):
         python("-c", code, *words)
+
+
+# What the command line refuses, in one line, and what it says while it waits.
+
+
+@pytest.mark.parametrize("command", [("run",), ("verify",)])
+def test_what_is_no_file_of_settings_or_card_is_refused_unread(capsys, tmp_path, command):
+    """A pipe nobody writes to and a device without an end would hold the command for ever."""
+    pipe, large = tmp_path / "pipe", tmp_path / "large"
+    os.mkfifo(pipe)
+    with large.open("wb") as file:
+        file.truncate(10_000_001)
+    for path in (pipe, large, Path("/dev/zero"), tmp_path):
+        status, _, err = called(*command, str(path), capsys=capsys)
+        assert status == 2
+        assert command == ("run",) or err.startswith("CARD = ")
+        assert "must be a regular file of at most 10 MB" in err
+    status, _, err = called(*command, str(tmp_path / "none"), capsys=capsys)
+    assert (status, "must be a file that can be read: No such file" in err) == (2, True)
+
+
+def test_a_stream_without_a_ceiling_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    status, _, err = called("run", "--preset", "paper-cslr-ag-news-ovr-small", "--ceiling", capsys=capsys)
+    assert status == 2
+    assert "has no ceiling on this stream" in err or "data.dataset" in err
+
+
+SWEEP = ["sweep", "--preset", "digits-cosine", "--over"]
+
+
+@pytest.mark.parametrize(("arguments", "words"), [
+    (["audit", "--preset", "digits-cosine", "--attack", "guess"], ["--attack = guess", "must be left out"]),
+    (["run"], ["a preset", "SPEC.toml", "--set"]),
+    (["run", "a.toml", "--preset", "digits-cosine"], ["a.toml", "not both"]),
+    (["run", "/no/such/file.toml"], ["/no/such/file.toml", "can be read"]),
+    (["run", "--preset", "digits-cosine", "--set", "privacy.epsilons=banana"], ["privacy.epsilons", "banana"]),
+    (["run", "--preset", "digits-cosine", "--set", "data.dataset=nowhere"], ["data.dataset = nowhere", "digits"]),
+    (["run", "--preset", "digits-cosine", "--store", "gopher://x"], ["gopher"]),
+    (["show", "0123456789ab"], ["0123456789ab"]),
+    (["list", "shoes"], ["shoes"]),
+    (["account", "--epsilon", "0", "--delta", "1e-5"], ["epsilon = 0"]),
+    (["account", "--epsilon", "1"], ["exactly two"]),
+    (["account", "--epsilon", "1", "--delta", "1e-5", "--sample-rate", "1.5"], ["sample_rate = 1.5", "(0, 1]"]),
+    (["tune", "--preset", "digits-cosine", "--on", "private"], ["method = cosine", "to tune"]),
+    (TUNE, ["--on DATASET", "--on private"]),
+    ([*TUNE, "--on", "private", "--trials", "0"], ["n_trials = 0", "1"]),
+    ([*TUNE, "--on", "private", "--set", "seeds=[1, 2]"], ["seeds = 1, 2", "one seed"]),
+    ([*TUNE, "--proxy", "digits"], ["proxy = digits", "shares examples"]),
+    (["tune", "--resume", "0123456789ab"], ["0123456789ab", "no such run"]),
+    (["resume", "0123456789ab", "--trials", "9"], ["unrecognized arguments: --trials 9"]),
+    (["audit", "--preset", "digits-cosine", "--trials", str(2**63 - 1)], ["--trials = 922337", "10,000,000"]),
+    ([*SWEEP, f"seeds={'9' * 5000}"], ["--over = seeds=999", "must be KEY=[VALUE, ...]"]),
+    ([*SWEEP, f"seeds={'[' * 5000}"], ["--over = seeds=[[[", "must be KEY=[VALUE, ...]"]),
+    (["run", "caf\udce9.toml"], ["command line = caf", "must be text in UTF-8"]),
+    (["verify", "card\0.json"], ["command line = card\\0.json", "without NUL"]),
+    (["verify", ""], ["CARD = '': must not be empty"]),
+    (["runs", "--store", ""], ["--store = '': must not be empty"]),
+    (["run", "--preset", "digits-cosine", "--set", ""], ["--set = '': must not be empty"]),
+    (["site", "--to", ""], ["--to = '': must not be empty"]),
+    (["site", "--to", "/dev/null/site"], ["--to = /dev/null/site: must be a folder that can be written"]),
+    (["runs", "--store", "sqlite:////dev/null"], ["store sqlite:////dev/null: must be a regular file"]),
+    (["run", "--all", "--set", "method=cosine"], ["--all = : needs a preset"]),
+    (["run", "--preset", "digits-cosine", "--all", "--ceiling"], ["--all = : cannot be combined"]),
+    (["lits", "presets"], ["did you mean list?"]),
+    (["run", "--preset", "digit-cosine"], ["did you mean digits-cosine?"]),
+    (["run", "--preset", "digits-peft-head", "--set", "params.learningrate=1"], ["mean params.learning_rate?"]),
+    (["run", "--set", "method=joint-network", "--set", "privacy.epsilons=[1]"], ["add --set 'privacy.epsilons=[inf]'"]),
+    ([*SMALL, "--device", "cuda:99"], ["--device = cuda:99: must be a device of this computer: cpu"]),
+])
+def test_wrong_input_is_one_line_and_status_2(arguments, words, capsys):
+    status, out, err = called(*arguments, capsys=capsys)
+    assert (status, out) == (2, "")
+    assert err.count("\n") == 1, err
+    for word in words:
+        assert word in err
+    assert "Traceback" not in err
+    assert Store().list_runs() == []
+
+
+def test_trouble_with_the_store_is_no_wrong_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Status 1 where the store cannot do its part, 2 where what was given is no address of one."""
+    (tmp_path / "store.sqlite").write_bytes(b"no database at all" * 100)
+    damaged = f"sqlite:///{tmp_path / 'store.sqlite'}"
+    for url, expected in ((damaged, 1), ("postgresql://me:secret@127.0.0.1:1/runs", 1), ("gopher://me:secret@x", 2)):
+        status, out, err = called("runs", "--store", url, capsys=capsys)
+        assert (status, out, err.count("\n")) == (expected, "", 1), err
+        assert "secret" not in err
+
+
+def test_the_target_cannot_be_the_person_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "c.csv").write_text("x,y\n1,a\n2,b\n", encoding="utf-8")
+    status, _, said = called("data", "check", str(tmp_path / "c.csv"), "--target", "y", "--person", "y", capsys=capsys)
+    assert (status, said) == (2, "--person = y: is the column of --target already: name another one\n")
+
+
+def test_a_machine_that_nobody_knows_is_named_at_once(capsys, monkeypatch):
+    monkeypatch.setenv("DPCL_MACHINE", "lab1")
+    monkeypatch.setattr(common, "carried_out", lambda store, run_id, **_: store.get(run_id))
+    common.carry_out(Store(), replay.a_spec(), None, "nosuchbox/cpu")
+    said = capsys.readouterr().err
+    assert "device nosuchbox/cpu: no machine known to this store has it (known: lab1/cpu); the run waits until" in said
+    common.carry_out(Store(), replay.a_spec(), None, "lab1/cpu")
+    assert "known" not in capsys.readouterr().err
+    common.carry_out(Store(), replay.a_spec(), None, None, Split(2, "local", "cuda:99"))  # its parts may be done elsewhere
+    assert "device cuda:99: no machine known to this store has it (known: lab1/cpu); the run" in capsys.readouterr().err
+
+
+def test_run_says_once_that_it_waits_for_a_locked_store_and_creates_one_run(capsys, monkeypatch):
+    locked, create = [StoreLocked("store x: another program has kept it locked")] * 3, Store.create
+    monkeypatch.setattr(process.time, "sleep", lambda _: None)
+    monkeypatch.setattr(common, "carried_out", lambda store, run_id, **_: store.get(run_id))
+
+    def tried(self: Store, *arguments: object, **named: object) -> str:
+        if locked:
+            raise locked.pop()
+        return create(self, *arguments, **named)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Store, "create", tried)
+    run = common.carry_out(Store(), replay.a_spec(), None, "cpu")
+    said = capsys.readouterr().err.splitlines()
+    assert said == ["waiting for the store: store x: another program has kept it locked", f"run {run.id}"]
+    assert len(Store().list_runs()) == 1
+
+    monkeypatch.setattr(Store, "create", raising(StoreTrouble("store x: cannot be reached")))
+    with pytest.raises(StoreTrouble, match="cannot be reached"):  # what was written meanwhile is not known
+        common.carry_out(Store(), replay.a_spec(), None, "cpu")
+
+
+@pytest.mark.parametrize(("of", "name", "arguments"), [
+    (Sets, "create", ("run", "--preset", "digits-cosine", "--all")),
+    (Sets, "create", ("sweep", "--preset", "digits-cosine")),
+    (Store, "create", ("reproduce", "lifelong")),
+    (Studies, "create", (*TUNE, "--on", "private")),
+    (Studies, "resume", ("resume", "aaaaaaaaaaaa")),
+    (Audits, "create", ("audit", "--run", "RUN")),
+    (resumption, "resume", ("resume", "RUN")),
+])
+def test_every_command_that_carries_out_runs_waits_for_a_locked_store(of, name, arguments, capsys, monkeypatch):
+    store = Store()
+    run_id = store.create(replay.a_spec(), name="one", device="cpu")
+    store.request_stop(run_id)
+    answers = iter([StoreLocked("store x: another program has kept it locked"), BadInput("store", "x", "was asked again")])
+
+    def asked(*arguments: object, **named: object) -> None:
+        raise next(answers)
+
+    monkeypatch.setattr(process.time, "sleep", lambda _: None)
+    monkeypatch.setattr("dpcl_core.checks.check_run", lambda spec: None)  # a paper's data may not be here; none are read
+    monkeypatch.setattr(of, name, asked)
+    if (of, name) == (Studies, "resume"):
+        monkeypatch.setattr(Studies, "of_run", lambda _, run_id: run_id)
+    status, _, said = called(*(run_id if one == "RUN" else one for one in arguments), capsys=capsys)
+    assert status == 2
+    assert said.splitlines() == [
+        "waiting for the store: store x: another program has kept it locked", "store = x: was asked again"
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("command", [
+    ("runs",), ("work", "--once"), ("show", "0123456789ab"), ("run", "--preset", "digits-cosine"),
+    ("sweep", "--preset", "digits-cosine"), ("app", "--no-browser"),
+])
+@pytest.mark.parametrize("named", ["mistyped/store.sqlite", "store.sqlit"])
+@pytest.mark.parametrize("where", ["--store", "DPCL_STORE"])
+def test_a_mistyped_store_is_named_and_none_is_made(capsys, tmp_path, monkeypatch, command, named, where):
+    (tmp_path / "stores").mkdir()
+    path = tmp_path / "stores" / named
+    if where == "--store":
+        if command[0] == "app":  # has no such option
+            return
+        command = (*command, "--store", f"sqlite:///{path}")
+    else:
+        monkeypatch.setenv("DPCL_STORE", f"sqlite:///{path}")
+    status, _, err = called(*command, capsys=capsys)
+    assert (status, err.count("\n")) == (2, 1)
+    includes(err, f"{path}: there is none", f"touch {path}")
+    assert list((tmp_path / "stores").iterdir()) == []
+
+
+def test_an_empty_file_becomes_a_store_that_its_owner_alone_reads(capsys, tmp_path):
+    path = tmp_path / "runs.db"
+    path.touch(0o644)
+    assert called("runs", "--store", str(path), capsys=capsys)[0] == 0
+    assert path.read_bytes()[:15] == b"SQLite format 3"
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_folder_that_changes_while_it_is_read_is_no_error_of_the_program(capsys, tmp_path, monkeypatch):
+    """Such as /proc, whose folders are processes."""
+    (tmp_path / "gone" / "1").mkdir(parents=True)
+    listed = Path.iterdir
+
+    def iterdir(path: Path) -> Iterator[Path]:
+        if path.name == "1":
+            raise FileNotFoundError(2, "No such file or directory", str(path))
+        return listed(path)
+
+    monkeypatch.setattr(Path, "iterdir", iterdir)
+    status, _, err = called("data", "check", str(tmp_path / "gone"), capsys=capsys)
+    assert status == 2
+    assert err.startswith("--data = gone: could not be copied")

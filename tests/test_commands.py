@@ -24,12 +24,6 @@ from tests.support.tiers import quick
 ROOT = Path(__file__).resolve().parent.parent
 PROGRAM = "python -m dpcl_core "
 pytestmark = pytest.mark.usefixtures("home")
-# Where the program's own name stands in code: each prints a command that a test below looks at, or only names the program.
-PRINTING = {
-    "dpcl_core/__main__.py", "dpcl_core/cli/__init__.py", "dpcl_core/cli/parser.py", "dpcl_core/cli/training.py",
-    "dpcl_core/cli/common.py", "dpcl_core/checks.py", "dpcl_core/privacy/card_document.py",
-    "dpcl_core/runs/worker.py", "pages/parts/questions.py",
-}  # fmt: skip
 SMALL = ("seeds=[0]", "privacy.epsilons=[1.0]", "data.train_per_class=20", "data.test_per_class=10")
 
 
@@ -39,12 +33,8 @@ def in_documents() -> list[str]:
     for path in [*ROOT.glob("*.md"), *(ROOT / "docs").glob("**/*.md")]:
         text = path.read_text(encoding="utf-8")
         lines = re.findall(r"^(?:    |\t|\$ |\| `)?((?:python -m dpcl_core|dpcl) [^`\n]*)", text, re.MULTILINE)
-        found += [part.strip() for line in lines for part in shlex_without_comment(line).split(";")]
+        found += [part.strip() for line in lines for part in re.sub(r"\s+#.*$", "", line).split(";")]
     return list(dict.fromkeys(re.sub(r"^dpcl ", PROGRAM, command) for command in found))
-
-
-def shlex_without_comment(line: str) -> str:
-    return re.sub(r"\s+#.*$", "", line)
 
 
 @pytest.fixture(scope="module")
@@ -82,12 +72,6 @@ def check(spec: RunSpec) -> None:
         checks.check_run(spec)
     except DataMissing as error:
         pytest.skip(str(error))
-
-
-def test_code_prints_commands_only_where_a_test_looks() -> None:
-    sources = [*(ROOT / "dpcl_core").rglob("*.py"), *(ROOT / "pages").rglob("*.py"), ROOT / "app.py"]
-    found = {str(path.relative_to(ROOT)) for path in sources if "python -m dpcl_core" in path.read_text(encoding="utf-8")}
-    assert found == PRINTING
 
 
 def test_documents_have_commands() -> None:
@@ -187,19 +171,16 @@ def test_there_are_sixteen_commands_and_old_names_mean_the_same() -> None:
             assert parser.read([*old, *rest]) == parser.read([*new, *rest])
 
 
-@pytest.mark.parametrize(
-    ("older", "newer"),
-    [
-        ("run --preset digits-cosine", "run digits-cosine"),
-        ("sweep --preset digits-cosine --over seeds=[[0],[1]]", "run digits-cosine --all --over seeds=[[0],[1]]"),
-        ("run --data FILE.csv --target COLUMN", "run FILE.csv --target COLUMN"),
-        ("audit --preset digits-cosine", "audit digits-cosine"),
-        ("audit --run 0123456789ab", "audit 0123456789ab"),
-        ("reproduce tobaben --full", "run tobaben --size full"),
-        ("flower client FOLDER --server 127.0.0.1:9", "flower FOLDER --address 127.0.0.1:9"),
-        ("cache --clean features", "fetch --delete features"),
-    ],
-)
+@pytest.mark.parametrize(("older", "newer"), [
+    ("run --preset digits-cosine", "run digits-cosine"),
+    ("sweep --preset digits-cosine --over seeds=[[0],[1]]", "run digits-cosine --all --over seeds=[[0],[1]]"),
+    ("run --data FILE.csv --target COLUMN", "run FILE.csv --target COLUMN"),
+    ("audit --preset digits-cosine", "audit digits-cosine"),
+    ("audit --run 0123456789ab", "audit 0123456789ab"),
+    ("reproduce tobaben --full", "run tobaben --size full"),
+    ("flower client FOLDER --server 127.0.0.1:9", "flower FOLDER --address 127.0.0.1:9"),
+    ("cache --clean features", "fetch --delete features"),
+])
 def test_an_older_option_means_a_newer_one_or_the_first_argument(older, newer, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "FILE.csv").touch()

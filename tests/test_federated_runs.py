@@ -25,7 +25,7 @@ from dpcl_core.methods.common.method import PublicContext
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.stream import Task
 from dpcl_core.spec import Cell, RunSpec
-from tests.data.making import write
+from tests.data.making import write_both
 from tests.support.asserting import refusal_of
 
 TOPICS = ("rivers run deep", "goals were scored", "shares fell again", "atoms were split")
@@ -44,7 +44,6 @@ class Counting:
 
     def learn(self, tasks: Mapping[int, Task], ledgers: Mapping[Cell, Ledger]) -> Iterator[Progress]:
         for task in tasks.values():
-            assert task.train.users is not None
             SEEN.append((task.name, task.train.users, task.train.inputs.shape))
             for ledger in ledgers.values():
                 ledger.spend(dp.GaussianDpEvent(20.0), task=task.index, what="counts")
@@ -72,8 +71,7 @@ def method(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     labels = [topic for topic in range(4) for _ in range(40)]
     texts = [f"{TOPICS[topic]} {place}" for place, topic in enumerate(labels)]
     domains = ["a" if place % 2 else "b" for place in range(len(labels))]
-    for split in ("train", "test"):
-        write(data_dir / "mine", split, text=texts, label=labels, domain=domains)
+    write_both(data_dir / "mine", text=texts, label=labels, domain=domains)
 
 
 def run(**scenario: object) -> list[Event]:
@@ -90,7 +88,6 @@ def test_a_learner_is_told_of_clients_and_public_sentences() -> None:
     said = run()
     (known,) = TOLD
     assert (known.n_users, known.n_people, known.recurrence, known.n_classes) == (5, 640, "every", 4), "nominal"
-    assert known.anchors is not None
     assert known.anchors.shape == (2_000, 384)
     assert [(name, shape) for name, _, shape in SEEN] == [(str(topic), (40, 384)) for topic in range(4)]
     held = np.bincount(np.concatenate([users for _, users, _ in SEEN]), minlength=5)
@@ -116,8 +113,7 @@ def test_short_lists_are_multiplied_in_one_thread_and_only_during_the_run() -> N
         for event in engine.run(spec({})):
             if isinstance(event, TaskLearned):
                 during |= _n_threads()
-        assert (during, _n_threads()) == ({1}, before)
-        assert before == {2}
+        assert (during, _n_threads(), before) == ({1}, before, {2})
 
 
 def _n_threads() -> set[int]:
@@ -169,42 +165,36 @@ def test_forward_transfer_can_be_recomputed_from_an_export() -> None:
     assert len(set(told["ahead"][:-1]) | set(told["untrained"])) > 1, "something moved"
 
 
-@pytest.mark.parametrize(
-    ("scenario", "more", "said"),
-    [
-        ({"protocol": "one-vs-rest"}, {"public_labels": ["9"]}, "public_labels = 9: must be classes of own:mine: not 0, 0"),
-        ({}, {"privacy": {"epsilons": [1.0], "delta": 0.25}}, "must be below 1/5 = 0.2, one over the number of clients"),
-        ({}, {"data": {"dataset": "own:mine", "backbone": "pixels"}}, "must be an encoder of texts for"),
-        ({}, {"data": {"dataset": "digits", "backbone": "minilm"}, **FEDAVG}, "is an encoder, which reads texts only"),
-        ({"clients": 0}, {}, "scenario.clients = 0: must be"),
-        ({}, {"method": "label-means", "params": {"dimensions": 385}}, "dimensions = 385: must be at most 384, the"),
-        ({}, {"method": "cslr-published", "params": {"dimensions": 385}}, "dimensions = 385: must be at most 384, the"),
-        ({"alpha": 0}, {}, "scenario.alpha = 0: must be"),
-        ({"clients": 200}, {"data": TINY, "method": "cslr-server-head"}, "scenario.clients = 200: must be at most"),
-        (
-            {"clients": 2},
-            {"data": {"dataset": "digits", "train_per_class": 1}, **FEDAVG},
-            "scenario.clients = 2: must have 10 training examples each, and there are 10 in all",
-        ),
-        ({"clients": 500}, {"data": {"dataset": "digits"}, **FEDAVG}, "scenario.clients = 500: must be at most 134"),
-    ],
-)
+@pytest.mark.parametrize(("scenario", "more", "said"), [
+    ({"protocol": "one-vs-rest"}, {"public_labels": ["9"]}, "public_labels = 9: must be classes of own:mine: not 0, 0"),
+    ({}, {"privacy": {"epsilons": [1.0], "delta": 0.25}}, "must be below 1/5 = 0.2, one over the number of clients"),
+    ({}, {"data": {"dataset": "own:mine", "backbone": "pixels"}}, "must be an encoder of texts for"),
+    ({}, {"data": {"dataset": "digits", "backbone": "minilm"}, **FEDAVG}, "is an encoder, which reads texts only"),
+    ({"clients": 0}, {}, "scenario.clients = 0: must be"),
+    ({}, {"method": "label-means", "params": {"dimensions": 385}}, "dimensions = 385: must be at most 384, the"),
+    ({}, {"method": "cslr-published", "params": {"dimensions": 385}}, "dimensions = 385: must be at most 384, the"),
+    ({"alpha": 0}, {}, "scenario.alpha = 0: must be"),
+    ({"clients": 200}, {"data": TINY, "method": "cslr-server-head"}, "scenario.clients = 200: must be at most"),
+    (
+        {"clients": 2},
+        {"data": {"dataset": "digits", "train_per_class": 1}, **FEDAVG},
+        "scenario.clients = 2: must have 10 training examples each, and there are 10 in all",
+    ),
+    ({"clients": 500}, {"data": {"dataset": "digits"}, **FEDAVG}, "scenario.clients = 500: must be at most 134"),
+])
 def test_what_cannot_be_is_refused_before_features_are_computed(scenario, more, said):
     assert said in str(refusal_of(lambda: checks.check_run(spec(scenario, **more))))
 
 
-@pytest.mark.parametrize(
-    ("labels", "scenario", "public", "lacking"),
-    [
-        ("prior", {}, ["0", "1", "3"], "2"),
-        ("prior", {"tasks": 2}, ["0", "1"], "task 2"),
-        ("prior", {"protocol": "one-vs-rest", "order": ["2", "0"]}, ["not 2", "2"], "0"),
-        ("prior-const", {"protocol": "one-vs-rest", "order": ["2", "0"]}, ["not 2", "2"], "0"),
-        ("prior", {"tasks": 2}, ["0", "3"], None),
-        ("prior", {"protocol": "domain-incremental"}, ["0"], None),
-        ("prior-const", {}, ["0"], None),  # one list for all tasks: what others hold is dropped
-    ],
-)
+@pytest.mark.parametrize(("labels", "scenario", "public", "lacking"), [
+    ("prior", {}, ["0", "1", "3"], "2"),
+    ("prior", {"tasks": 2}, ["0", "1"], "task 2"),
+    ("prior", {"protocol": "one-vs-rest", "order": ["2", "0"]}, ["not 2", "2"], "0"),
+    ("prior-const", {"protocol": "one-vs-rest", "order": ["2", "0"]}, ["not 2", "2"], "0"),
+    ("prior", {"tasks": 2}, ["0", "3"], None),
+    ("prior", {"protocol": "domain-incremental"}, ["0"], None),
+    ("prior-const", {}, ["0"], None),  # one list for all tasks: what others hold is dropped
+])
 def test_a_task_without_a_public_label_is_refused_before_features_are_computed(labels, scenario, public, lacking):
     asked = spec(scenario, labels=labels, public_labels=public)
     if lacking is None:
@@ -217,8 +207,7 @@ def test_a_task_without_a_public_label_is_refused_before_features_are_computed(l
 
 def test_tagged_words_need_tasks_that_keep_sentences_whole(tmp_path: Path) -> None:
     words, tags = [["Ada", "slept"], ["Rome", "grew"]] * 60, [["B-PER", "O"], ["B-LOC", "O"]] * 60
-    for split in ("train", "test"):
-        write(tmp_path / "data" / "named", split, tokens=words, tags=tags, domain=["a", "b"] * 60)
+    write_both(tmp_path / "data" / "named", tokens=words, tags=tags, domain=["a", "b"] * 60)
     data = {"dataset": "own:named", "backbone": "hashed-text"}
     with pytest.raises(BadInput, match=r"^scenario\.protocol = class-incremental: must be domain-incremental"):
         checks.check_run(spec({}, data=data))
@@ -227,5 +216,4 @@ def test_tagged_words_need_tasks_that_keep_sentences_whole(tmp_path: Path) -> No
     assert [event.accuracy for event in learned] == [(0.0,), (0.0, 0.0)], "no entity told: F1 is 0, accuracy one half"
     assert any("micro-F1 of whole names" in event.text for event in found if isinstance(event, Note))
     (known,) = TOLD
-    assert known.anchors is not None
     assert known.anchors.shape == (2_000, 384)

@@ -24,6 +24,7 @@ FLOORS = [
 ]  # fmt: skip
 FAMILIES = [name for name in FLOORS if name.startswith("methods.") and name != "methods.common"]
 MODULES = sorted((ROOT / "dpcl_core").rglob("*.py"))
+PAGES = [ROOT / "app.py", *sorted((ROOT / "pages").rglob("*.py"))]
 
 
 def _module(path: Path) -> str:
@@ -72,7 +73,7 @@ def needed(path: Path, modules: set[str]) -> set[str]:
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_nothing_imports_upward(path: Path) -> None:
-    own = room(".".join(path.relative_to(ROOT).with_suffix("").parts))
+    own = room(_module(path))
     if own in (None, "__init__", "__main__"):
         return
     assert own in FLOORS, f"{own} has no floor: put it into the list, and into ARCHITECTURE.md"
@@ -100,14 +101,13 @@ def test_pages_look_into_no_method() -> None:
     """They ask figures, runs, results, explorers and cards, whose type is `MethodCard`, and a run's public sizes."""
     method = "dpcl_core.methods.common.method"
     shared = {method, *(f"{method}.{name}" for name in ("MethodCard", "PublicSizes", "of_spec"))}
-    for path in [ROOT / "app.py", *(ROOT / "pages").rglob("*.py")]:
+    for path in PAGES:
         for name in imported(path):
             is_inside = any(name.startswith(f"dpcl_core.{floor}.") for floor in (*FAMILIES, "methods.common"))
             is_of_a_card = re.search(r"\.(cards|params|claim)\b", name) or name in shared
             assert not is_inside or is_of_a_card, f"{path} imports {name}"
 
 
-PAGES = [ROOT / "app.py", *sorted((ROOT / "pages").rglob("*.py"))]
 # An attack plays one method, or several of a family: which of them it is decides what is planted and read off.
 ATTACKS_THAT_TELL_METHODS_APART = {
     "play.py": 3,  # says what one training cannot audit of the families that `one_run` plays, and loads none of it
@@ -124,7 +124,7 @@ def classes_of_settings() -> dict[str, str]:
     bases: dict[str, set[str]] = {}
     families: dict[str, str] = {}
     for path in MODULES:
-        family = room(".".join(path.relative_to(ROOT).with_suffix("").parts))
+        family = room(_module(path))
         for node in ast.walk(tree_of(path)):
             if isinstance(node, ast.ClassDef) and family in FAMILIES:
                 bases[node.name] = {ast.unparse(base).rpartition(".")[2] for base in node.bases}
@@ -157,7 +157,7 @@ def test_cards_decide_not_kinds_of_settings() -> None:
     assert len(kinds) > 30, "the count sees no settings"
     within = dict.fromkeys(FAMILIES, 0)
     for path in [*MODULES, *PAGES]:
-        own = room(".".join(path.relative_to(ROOT).with_suffix("").parts))
+        own = room(_module(path))
         asked = branches_on_settings(path, kinds)
         if own in FAMILIES:
             within[own] += asked.count(own)
@@ -170,7 +170,7 @@ def test_cards_decide_not_kinds_of_settings() -> None:
 def test_no_room_compares_a_methods_name() -> None:
     """Attacks apart, which play methods one by one."""
     for path in [*MODULES, *PAGES]:
-        if room(".".join(path.relative_to(ROOT).with_suffix("").parts)) in ("attacks", *FAMILIES):
+        if room(_module(path)) in ("attacks", *FAMILIES):
             continue
         for node in ast.walk(tree_of(path)):
             if isinstance(node, ast.Compare):
@@ -207,12 +207,8 @@ def test_nothing_is_unpickled() -> None:
 
 def test_the_app_process_imports_no_torch() -> None:
     """Everything the app's pages import, imported: neither torch nor what brings it along may be there."""
-    modules = sorted(
-        name
-        for page in [ROOT / "app.py", *(ROOT / "pages").rglob("*.py")]
-        for name in imported(page)
-        if name.split(".")[0] in ("dpcl_core", "pages")
-    )
+    named = (name for page in PAGES for name in imported(page))
+    modules = sorted(name for name in named if name.split(".")[0] in ("dpcl_core", "pages"))
     code = (
         "import importlib, sys\n"
         f"for name in {modules!r}:\n"
@@ -231,46 +227,35 @@ HEAVY_DATA = "torch pyarrow sklearn huggingface_hub pandas PIL"
 AVAILABLE = "for card in catalog.CARDS.values(): catalog.available(card)"
 
 
-@pytest.mark.parametrize(
-    ("program", "unloaded"),
-    [
-        ("import dpcl_core", "numpy pandas streamlit torch"),
-        ("import dpcl_core as dpcl\nassert all(hasattr(dpcl, name) for name in dpcl.__all__)", "streamlit torch"),
-        ("from dpcl_core.runs import process\nprocess.devices()", "torch"),
-        ("import dpcl_core.runs.worker", "torch streamlit pandas dp_accounting plotly"),
-        *(  # asked for often, and loading all that commands need takes a second
-            (
-                f"from dpcl_core import cli\ntry: cli.main(['{option}'])\nexcept SystemExit: pass",
-                "dpcl_core.checks dpcl_core.methods pydantic numpy",
-            )
-            for option in ("--version", "--help")
-        ),
-        ("from dpcl_core import engine\nfrom dpcl_core.data import intake, load, understood", HEAVY_DATA),
-        (f"from dpcl_core.data import catalog\n{AVAILABLE}", HEAVY_DATA),
-        ("from dpcl_core import spec\nfrom dpcl_core.data import load\nload.load_dataset(spec.DataSpec())", HEAVY_DATA),
-        (
-            f"from dpcl_core.backbones import catalog, extractor\n{AVAILABLE}\nextractor.load('pixels')\n"
-            "extractor.load('convnext-cifar100').identity, extractor.load('convnext-cifar100').feature_dim",
-            "torch timm torchvision sklearn transformers peft",
-        ),
-        (
-            "from dpcl_core.backbones import plain_language\nfrom dpcl_core.data.texts import Texts\n"
-            "plain_language.load().log_probabilities(plain_language.read(Texts(['some text']), 'lm-tiny', 8)[:, :, 0])",
-            "torch transformers peft",
-        ),
-        (
-            "from dpcl_core.papers import forecasts\n"
-            "forecasts.expected(forecasts.Sizes(300, 4, 2, 'minilm', 384, 'dp-learned', 1e-5))",
-            "torch",
-        ),
-        (  # what Start imports before it feeds the element
-            "import pages.start\nfrom dpcl_core.elements import element\nelement.hero_document()",
-            "torch scipy dp_accounting dpcl_core.figures.theme",
-        ),
-    ],
-)
-def test_what_a_program_does_not_use_is_not_loaded(program: str, unloaded: str) -> None:
-    code = f"import sys\n{program}\nprint(sorted({set(unloaded.split())} & set(sys.modules)))"
+# What programs do not load, by what each does.
+NOT_LOADED = {
+    "import dpcl_core": "numpy pandas streamlit torch",
+    "import dpcl_core as dpcl\nassert all(hasattr(dpcl, name) for name in dpcl.__all__)": "streamlit torch",
+    "from dpcl_core.runs import process\nprocess.devices()": "torch",
+    "import dpcl_core.runs.worker": "torch streamlit pandas dp_accounting plotly",
+    # asked for often, and loading all that commands need takes a second
+    **{f"from dpcl_core import cli\ntry: cli.main(['{option}'])\nexcept SystemExit: pass":
+       "dpcl_core.checks dpcl_core.methods pydantic numpy" for option in ("--version", "--help")},
+    "from dpcl_core import engine\nfrom dpcl_core.data import intake, load, understood": HEAVY_DATA,
+    f"from dpcl_core.data import catalog\n{AVAILABLE}": HEAVY_DATA,
+    "from dpcl_core import spec\nfrom dpcl_core.data import load\nload.load_dataset(spec.DataSpec())": HEAVY_DATA,
+    f"from dpcl_core.backbones import catalog, extractor\n{AVAILABLE}\nextractor.load('pixels')\n"
+    "extractor.load('convnext-cifar100').identity, extractor.load('convnext-cifar100').feature_dim":
+        "torch timm torchvision sklearn transformers peft",
+    "from dpcl_core.backbones import plain_language\nfrom dpcl_core.data.texts import Texts\n"
+    "plain_language.load().log_probabilities(plain_language.read(Texts(['some text']), 'lm-tiny', 8)[:, :, 0])":
+        "torch transformers peft",
+    "from dpcl_core.papers import forecasts\n"
+    "forecasts.expected(forecasts.Sizes(300, 4, 2, 'minilm', 384, 'dp-learned', 1e-5))": "torch",
+    # what Start imports before it feeds the element
+    "import pages.start\nfrom dpcl_core.elements import element\nelement.hero_document()":
+        "torch scipy dp_accounting dpcl_core.figures.theme",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("program", NOT_LOADED)
+def test_what_a_program_does_not_use_is_not_loaded(program: str) -> None:
+    code = f"import sys\n{program}\nprint(sorted({set(NOT_LOADED[program].split())} & set(sys.modules)))"
     assert python("-c", code).splitlines()[-1] == "[]"
 
 
@@ -340,11 +325,7 @@ def test_a_figures_source_is_escaped_once() -> None:
 
 def test_no_learner_adds_noise_by_itself() -> None:
     """Draws that are not rounded with what they hide are for attacks, audits, lessons and replays of public data alone."""
-    draws = {"normal", "laplace"}
-    guilty = [
-        f"{path.relative_to(ROOT)}:{node.lineno}"
-        for path in (ROOT / "dpcl_core" / "methods").rglob("*.py")
-        for node in ast.walk(tree_of(path))
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in draws
-    ]
+    paths = (ROOT / "dpcl_core" / "methods").rglob("*.py")
+    calls = [(path, node) for path in paths for node in ast.walk(tree_of(path)) if isinstance(node, ast.Call)]
+    guilty = [f"{path}:{call.lineno}" for path, call in calls if getattr(call.func, "attr", "") in ("normal", "laplace")]
     assert not guilty, f"{guilty} draw noise themselves: releases go through Noise.added"

@@ -346,7 +346,6 @@ def test_another_row_of_the_bundled_digits_changes_nothing_outside_the_releases(
     pictures, named = rows.digits()
     pixels = np.asarray(pictures.content)
     (whole,) = catalog.outlines(catalog.card("digits"))
-    assert whole is not None
     first = int(whole.train.rows[0])
     new = np.full((1, 8, 8, 1), 17, np.uint8)
     replaced = pixels.copy()
@@ -362,7 +361,6 @@ def test_another_row_of_the_bundled_digits_changes_nothing_outside_the_releases(
         monkeypatch.setattr(rows, "digits", lambda one=content, other=of: (Images(one, (8, 8, 1)), other))
         forget()
         (now,) = catalog.outlines(catalog.card("digits"))
-        assert now is not None
         assert len(now.test.rows) == len(whole.test.rows), "the new picture is in the training part"
         facts = catalog.facts("digits"), catalog.facts("digits", catalog.Caps(20, 5))
         found.append([outside.events(list(engine.run(asked))), *facts])

@@ -47,11 +47,9 @@ def table(n: int = 600) -> bytes:
 
 def test_a_run_gives_events_an_outcome_a_card_and_a_classifier(tmp_path: Path) -> None:
     one = Page()
-    seen = finished(one, ONE)
-    kinds = [event["event"] for event in seen]
+    kinds = [event["event"] for event in finished(one, ONE)]
     assert "Classifier" not in kinds, "its arrays stay with the engine"
-    assert kinds.count("TaskLearned") == 5
-    assert kinds[-1] == "CellFinished"
+    assert (kinds.count("TaskLearned"), kinds[-1]) == (5, "CellFinished")
     found = answer(one.outcome())
     assert found["models"][0]["metrics"]["AA"] > 0.5
     assert found["guarantees"][0]["kind"] == "proved"
@@ -73,21 +71,18 @@ def test_a_link_repeats_the_run() -> None:
     assert checks.parse(settings) == checks.parse(ONE)
 
 
-@pytest.mark.parametrize(
-    ("settings", "kind", "said"),
-    [
-        ({"method": "cosin"}, "wrong-input", "did you mean cosine"),
-        ({"privacy": {"delta": 2}}, "wrong-input", "privacy.delta = 2"),
-        ({"data": {"dataset": "own"}}, "wrong-input", "must be a file of yours"),
-        ({"scenario": 5}, "wrong-input", "must be a table of settings"),
-        ({"data": {"dataset": "own:nothing"}}, "data-missing", "runs in the installed app"),
-        (
-            {"method": "peft-ensemble", "params": {"adapter": "film"}, "data": {"backbone": "vit-cifar100"}},
-            "data-missing",
-            "app",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("settings", "kind", "said"), [
+    ({"method": "cosin"}, "wrong-input", "did you mean cosine"),
+    ({"privacy": {"delta": 2}}, "wrong-input", "privacy.delta = 2"),
+    ({"data": {"dataset": "own"}}, "wrong-input", "must be a file of yours"),
+    ({"scenario": 5}, "wrong-input", "must be a table of settings"),
+    ({"data": {"dataset": "own:nothing"}}, "data-missing", "runs in the installed app"),
+    (
+        {"method": "peft-ensemble", "params": {"adapter": "film"}, "data": {"backbone": "vit-cifar100"}},
+        "data-missing",
+        "app",
+    ),
+])
 def test_what_cannot_run_is_one_sentence(home: Path, settings: object, kind: str, said: str) -> None:
     found = answer(Page().check(json.dumps(settings)))
     assert not found["ok"]
@@ -103,14 +98,10 @@ def test_nothing_is_said_before_a_run_has_finished() -> None:
 def test_own_rows_train_and_leave_no_trace(home: Path) -> None:
     one = Page()
     found = answer(one.own("plants.csv", table(), json.dumps({"target": "kind"}), True))
-    assert found["dataset"] == "own:data"
-    assert found["classes"] == ["a", "b", "c"]
-    assert found["roles"] == {"target": "kind"}
-    seen = finished(one, found["settings"])
-    said = json.dumps([found, seen, answer(one.outcome())]) + one.card()
+    assert (found["dataset"], found["classes"], found["roles"]) == ("own:data", ["a", "b", "c"], {"target": "kind"})
+    said = json.dumps([found, finished(one, found["settings"]), answer(one.outcome())]) + one.card()
     excludes(said, SECRET, "plants")
-    link = unquote(answer(one.outcome())["link"])
-    includes(link, '"dataset":"own"', 'kind":"i-blurry')
+    includes(unquote(answer(one.outcome())["link"]), '"dataset":"own"', 'kind":"i-blurry')
     assert not (paths.home() / "own").exists(), "the file itself is gone once it is taken in"
     again = answer(one.own("other.csv", table(300), json.dumps({"target": "kind"}), True))
     assert again["dataset"] == "own:data", "a second file takes the place of the first"
@@ -130,8 +121,7 @@ def test_texts_and_embeddings_are_taken_in(home: Path, monkeypatch: pytest.Monke
     kinds = ["sport", "money"]
     lines = [f"{' '.join(draw.choices(WORDS[3 * (k % 2) :][:3], k=5))} {k},{kinds[k % 2]}" for k in range(400)]
     found = answer(Page().own("t.csv", ("text,label\n" + "\n".join(lines)).encode(), "{}", None))
-    assert found["roles"]["text"] == "text"
-    assert found["classes"] == ["money", "sport"]
+    assert (found["roles"]["text"], found["classes"]) == ("text", ["money", "sport"])
     file = io.BytesIO()
     np.savez(
         file, embeddings=np.random.default_rng(0).normal(size=(400, 6)).astype(np.float32), labels=np.array(list("ab" * 200))
@@ -140,9 +130,47 @@ def test_texts_and_embeddings_are_taken_in(home: Path, monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize(
-    ("name", "content"), [("x.parquet", b"1"), ("x.csv", b""), ("x.csv", b"\x00\x01"), ("x.npz", b"PK"), ("x", b"1")]
-)
+    ("name", "content"), [("x.parquet", b"1"), ("x.csv", b""), ("x.csv", b"\x00\x01"), ("x.npz", b"PK"), ("x", b"1")])
 def test_a_file_that_cannot_be_read_is_one_sentence(home: Path, name: str, content: bytes) -> None:
     failure = answer(Page().own(name, content, "{}"))["failure"]
     assert failure["kind"] in ("wrong-input", "data-missing"), failure
     assert "\n" not in failure["sentence"], failure
+
+
+# The exercise of ten lines: what is wrong with the learner as it is given, what mends it, and what else goes wrong.
+
+
+HEAD = "def learn(rows, labels, n_classes, sigma, noise):\n"
+GIVEN = paths.asset_table("live/exercises.toml")["learner"]["code"]
+CLIPPED = GIVEN.replace("+= row", "+= row / max(1, np.linalg.norm(row))")
+MENDED = CLIPPED.replace("set(labels)", "range(n_classes)")
+
+
+def test_the_given_learner_fails_two_tests_and_the_mended_one_none() -> None:
+    assert page.tested(GIVEN)["passed"] == [False, False, True]
+    assert page.tested(CLIPPED)["passed"] == [True, False, True]
+    assert page.tested(MENDED)["passed"] == [True, True, True]
+
+
+@pytest.mark.parametrize(("wrong", "passed"), [
+    (MENDED.replace("sigma * noise(rows.shape[1])", "sigma * noise(1)[0]"), [True, False, True]),  # shared: subtracted
+    (MENDED.replace("sigma * noise", "sigma / 2 * noise"), [True, False, True]),  # too little
+    (MENDED.replace("max(1,", "min(1,"), [False, True, True]),  # lengthens short rows, and leaves long ones
+    (MENDED.replace("return sums", "return 0 * sums + sigma * noise(sums.shape)"), [True, True, False]),  # knows nothing
+], ids=["shared", "too-little", "long-rows", "noise-alone"])
+def test_each_fault_fails_its_own_test(wrong: str, passed: list[bool]) -> None:
+    assert wrong != MENDED
+    assert page.tested(wrong)["passed"] == passed
+
+
+@pytest.mark.parametrize(("code", "said"), [
+    ("def learn(:", "Line 1: invalid syntax."),
+    ("x = 1", "There is no function learn(rows, labels, n_classes, sigma, noise)."),
+    (f"{HEAD}    return rows", "learn gave numbers of shape [12, 6]"),
+    (f"{HEAD}    x = 1\n    return summs", "Line 3: name 'summs' is not defined."),
+    (f"{HEAD}    return np.full((n_classes, rows.shape[1]), np.nan)", "not finite"),
+])
+def test_code_that_cannot_be_tested_gets_one_sentence(code: str, said: str) -> None:
+    found = page.tested(code)
+    assert found["passed"] == [False]
+    assert said in found["said"][0]

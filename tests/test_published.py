@@ -9,8 +9,6 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-import pytest
-
 from dpcl_core import published
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -49,11 +47,9 @@ def literals(source: str) -> Iterator[set[float]]:
 def copies(source: str) -> list[tuple[tuple[str, str, str], list[float]]]:
     """Every column of which a literal of the source holds several numbers, with these."""
     return [
-        (column, sorted(numbers & printed))
-        for numbers in literals(source)
-        for column, printed in columns().items()
+        (column, sorted(numbers & printed)) for numbers in literals(source) for column, printed in columns().items()
         if len(numbers & printed) >= N_ALIKE
-    ]
+    ]  # fmt: skip
 
 
 def test_no_printed_number_is_typed_in_code_again() -> None:
@@ -61,16 +57,9 @@ def test_no_printed_number_is_typed_in_code_again() -> None:
     assert {path: own for path, own in found.items() if own} == {}
 
 
-@pytest.mark.parametrize(
-    "source",
-    [
-        "NOISE = {1.0: 3.20, 4.0: 1.45, 8.0: 0.95}",
-        "ABOUT = 'claims ε for noise multipliers 3.20, 1.45 and 0.95'",
-        "TABLE = {10: (0.18, 0.07), 25: (0.31, 0.11), 50: (0.43, 0.18)}",
-    ],
-)
-def test_a_copy_is_found(source: str) -> None:
-    assert copies(source)
+def test_a_copy_is_found() -> None:
+    assert copies("NOISE = {1.0: 3.20, 4.0: 1.45, 8.0: 0.95}")
+    assert copies("ABOUT = 'claims ε for noise multipliers 3.20, 1.45 and 0.95'")
 
 
 def test_what_is_read_of_a_table_is_what_it_prints() -> None:

@@ -6,7 +6,7 @@ The card is `tests.support.second_device`. Methods in NumPy run beside it, as th
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -30,6 +30,7 @@ from tests.methods import small_network
 from tests.methods.language import tiny
 from tests.methods.training import plan
 from tests.support import second_device
+from tests.support.asserting import refuses
 from tests.support.tiers import of_methods
 from tests.test_neighbours import METHODS, D, Door, Raw, lies, spec
 
@@ -114,8 +115,7 @@ def test_a_last_layer_or_targets_left_behind_are_caught(kind: Kind) -> None:
         modules = [small_network.start(kind, double=False).module().to(second_device.NAME) for _ in range(3)]
         sums = OfPictures(modules[0], 0.3, 2, second_device.NAME).of(pictures, labels)
         assert all(map(second_device.is_on_card, sums))
-        with pytest.raises(RuntimeError, match="same device"):
-            OfPictures(modules[1], 0.3, 2, "cpu").of(pictures, labels)
+        refuses("same device", lambda: OfPictures(modules[1], 0.3, 2, "cpu").of(pictures, labels), error=RuntimeError)
         modules[2].head.to("cpu")
         with pytest.raises(RuntimeError, match="same device"):
             OfPictures(modules[2], 0.3, 2, second_device.NAME).of(pictures, labels)
@@ -124,9 +124,7 @@ def test_a_last_layer_or_targets_left_behind_are_caught(kind: Kind) -> None:
 @pytest.mark.parametrize("kind", ["film", "lora"])
 @pytest.mark.parametrize("has_noise", [True, False])
 @pytest.mark.parametrize("free", [1 << 30, 0])
-def test_no_step_of_adapters_waits_for_the_card_but_for_noise(
-    kind: Kind, has_noise: bool, free: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_step_of_adapters_waits_for_the_card_but_for_noise(kind, has_noise, free, monkeypatch):
     """Once a step where there is noise; else only at the look at the weights after every third step, and after the last."""
     monkeypatch.setattr(adapters, "_STEPS_BETWEEN_LOOKS", 3)
     pictures, labels = small_network.pictures(4)
@@ -148,26 +146,6 @@ def test_no_step_of_adapters_waits_for_the_card_but_for_noise(
     assert np.diff(waits[::2]).tolist() == [has_noise, 1 + has_noise, has_noise, 1 + has_noise]
 
 
-def test_what_the_processor_waits_for_is_counted() -> None:
-    with second_device.attached() as card:
-        there = torch.ones(3).pin_memory().to(second_device.NAME, non_blocking=True)
-        there.add_(1).index_select(0, torch.zeros(2, dtype=torch.int64).to(second_device.NAME, non_blocking=True))
-        assert card.waits == 0
-        waiting: list[Callable[[], object]] = [
-            lambda: there.cpu(),
-            lambda: there.to("cpu", non_blocking=True),
-            lambda: torch.ones(2).to(second_device.NAME),
-            lambda: float(there.sum()),
-            lambda: bool((there > 0).all()),
-            lambda: there.nonzero(),
-            lambda: there[there > 0],
-        ]
-        for count, call in enumerate(waiting, start=1):
-            call()
-            assert card.waits >= count
-        assert card.waits == len(waiting)
-
-
 def test_running_sums_left_behind_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """A tensor made inside a step, as `torch.zeros` without a device makes it; only the sums are in double precision."""
     zeros = torch.zeros
@@ -181,27 +159,3 @@ def test_running_sums_left_behind_are_caught(monkeypatch: pytest.MonkeyPatch) ->
         net.to(second_device.NAME)
         with pytest.raises(RuntimeError, match="same device"):
             Gradients(net, 0.3).of(gradients.batch_of(tiny.texts(), np.arange(3), second_device.NAME), TASK)
-
-
-def test_the_pretended_card_refuses_what_a_true_one_does() -> None:
-    with second_device.attached():
-        there, here = torch.ones(3, device=second_device.NAME), torch.ones(3)
-        assert (str(there.device), here.device.type, there.is_cuda) == (second_device.NAME, "cpu", True)
-        refused: list[Callable[[], object]] = [
-            lambda: there + here,
-            lambda: torch.cat([there, here]),
-            lambda: here.add_(there.sum()),
-            lambda: here[there.long()],
-            lambda: there.numpy(),
-            lambda: np.asarray(there),
-            lambda: there.normal_(generator=torch.Generator()),
-            lambda: torch.nn.Linear(3, 2)(there),
-        ]
-        for call in refused:
-            with pytest.raises((RuntimeError, TypeError)):
-                call()
-        (there * 2 + torch.tensor(1.0))[torch.tensor([0, 2])] = 4.0  # a number, indices from the processor
-        here.copy_(there)
-        np.testing.assert_array_equal((there + here.to(there)).cpu().numpy(), 2)
-        assert second_device.is_on_card(torch.nn.Linear(3, 2).to(there).weight)
-        assert second_device.is_on_card(torch.nn.functional.one_hot(there.long(), 3))

@@ -26,7 +26,7 @@ from dpcl_core.runs.queue import Visitor, read_limits
 from dpcl_core.runs.run import Run, columns_of
 from dpcl_core.runs.store import Store
 from tests.support import replay, stand_in
-from tests.support.asserting import document_of, includes, printed
+from tests.support.asserting import document_of, includes, printed, raising, refuses
 from tests.support.sleeping_method import CARD
 from tests.support.tiers import quick
 from tests.support.waiting import NEVER_SECONDS, PATIENCE_SECONDS, until
@@ -169,14 +169,11 @@ def test_parts_of_a_run_pass_over_what_nobody_starts(store, monkeypatch):
     assert (begun, store.status(left)) == ([part], "queued")
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        QUICK, ["run", "--all", "--preset", "digits-cosine"], ["sweep", "--preset", "digits-cosine"], ["resume", "BROKEN"],
-        ["reproduce", "tobaben", "--experiment", "paper-blurry"], ["audit", "--run", "DONE"],
-        ["tune", "--preset", "digits-peft-head", "--set", "privacy.epsilons=[1.0]", "--set", "seeds=[0]", "--on", "private"],
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("command", [
+    QUICK, ["run", "--all", "--preset", "digits-cosine"], ["sweep", "--preset", "digits-cosine"], ["resume", "BROKEN"],
+    ["reproduce", "tobaben", "--experiment", "paper-blurry"], ["audit", "--run", "DONE"],
+    ["tune", "--preset", "digits-peft-head", "--set", "privacy.epsilons=[1.0]", "--set", "seeds=[0]", "--on", "private"],
+])
 def test_no_wait_refuses_while_the_device_is_taken_and_leaves_no_run(store, monkeypatch, capsys, command):
     monkeypatch.setattr(checks, "check_run", lambda spec: None)  # a paper's data are not on every computer
     ended = {status: replay.fill(store, replay.a_spec(), [], status=status) for status in ("finished", "cancelled")}
@@ -197,9 +194,7 @@ def test_stop_ends_a_run_whoever_carries_it_out_and_those_that_wait(store, capsy
     until(lambda: store.status(first) == "running")
     worker_process, waiting = store.get(first).process, store.create(replay.a_spec())
     assert document_of(capsys, "stop", waiting) == [{"run_id": waiting, "status": "cancelled"}]
-    assert store.status(first) == "running"
-    assert main(["stop", "--all"]) == 0
-    assert store.status(first) == "cancelled"
+    assert (store.status(first), main(["stop", "--all"]), store.status(first)) == ("running", 0, "cancelled")
     until(lambda: not process.is_alive(worker_process))
 
 
@@ -228,8 +223,7 @@ def test_delete_puts_runs_into_the_trash_and_none_that_is_under_way(store, capsy
     assert "stop it before deleting it" in capsys.readouterr().err
     assert main(["delete", done, "0123456789ab"]) == 2
     assert not store.trash(), "all or none"
-    assert main(["delete", done]) == 0
-    assert [run.id for run in store.trash()] == [done]
+    assert (main(["delete", done]), [run.id for run in store.trash()]) == (0, [done])
 
 
 def test_the_list_says_what_each_run_waits_for_and_who_carries_it_out(store, capsys):
@@ -248,13 +242,9 @@ def test_ctrl_c_while_another_process_carries_a_run_out_ends_the_command_alone(s
     theirs = replay.fill(store, replay.a_spec(), [], status="running")
     replay.alter(store, theirs, ticks=1)  # not this process
 
-    def pressed(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(worker, "_follow", pressed)
+    monkeypatch.setattr(worker, "_follow", raising(KeyboardInterrupt))
     monkeypatch.setattr(process, "is_alive", lambda _: True)
-    assert main(["resume", theirs]) == 1
-    assert store.status(theirs) == "running"
+    assert (main(["resume", theirs]), store.status(theirs)) == (1, "running")
     assert f"run {theirs} goes on: dpcl stop {theirs} ends it" in capsys.readouterr().err
 
 
@@ -286,8 +276,7 @@ def test_an_error_of_the_listener_is_the_callers_and_breaks_the_run_off(store):
     def broken(event: Event) -> None:
         raise ZeroDivisionError("mine")
 
-    with pytest.raises(ZeroDivisionError, match="mine"):
-        dpcl.run("digits-cosine", epsilons=[1.0], seeds=[0], on_event=broken)
+    refuses("mine", dpcl.run, "digits-cosine", epsilons=[1.0], seeds=[0], on_event=broken, error=ZeroDivisionError)
     (run,) = store.list_runs()
     assert (run.status, run.error) == ("cancelled", None)
     assert resumption.why_not(store, run.id) is None
@@ -297,7 +286,6 @@ def test_a_store_is_named_by_the_path_of_its_file(tmp_path: Path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     result = dpcl.run("digits-cosine", epsilons=[1.0], seeds=[0], store=str(tmp_path / "my runs.db"))
     assert dpcl.load(result.run_id, store="my runs.db").events == result.events
-    with pytest.raises(StoreUnknown, match="there is none"):
-        dpcl.load(result.run_id, store="mistyped.db")
+    refuses("there is none", dpcl.load, result.run_id, store="mistyped.db", error=StoreUnknown)
     assert not (tmp_path / "mistyped.db").exists()
     assert Store("my runs.db").url == Store(f"sqlite:///{tmp_path}/my runs.db").url

@@ -22,12 +22,25 @@ def picture(value: int = 0, side: tuple[int, int] = (4, 4), mode: str = "L", kin
     return file.getvalue()
 
 
+def put(path: Path, content: str | bytes) -> Path:
+    """The path of a file that now has this content."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return path
+
+
 def write(folder: Path, split: str, **columns: object) -> Path:
     """A parquet file of these columns; lists become what Arrow makes of them."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{split}.parquet"
     pq.write_table(pa.table(dict(columns)), path)
     return path
+
+
+def write_both(folder: Path, **columns: object) -> None:
+    """A training and a test part of the same columns."""
+    for split in ("train", "test"):
+        write(folder, split, **columns)
 
 
 def write_pair(folder: Path, train: list[int], test: list[int], **more: list[object]) -> None:

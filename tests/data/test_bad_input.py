@@ -12,11 +12,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from dpcl_core.data import catalog
-from dpcl_core.data.dataset import Images
 from dpcl_core.data.load import load_dataset
 from dpcl_core.errors import BadInput, DataMissing
 from dpcl_core.spec import DataSpec
-from tests.data.making import location, picture, refusal, write, write_images, write_pair
+from tests.data.making import location, picture, refusal, write, write_both, write_images, write_pair
 from tests.support.asserting import refusal_of
 
 IMAGES = [picture()] * 3
@@ -35,19 +34,16 @@ def cats(data_dir: Path, **columns: object) -> None:
     write(data_dir / "cats", "test", **columns)
 
 
-@pytest.mark.parametrize(
-    ("labels", "where"),
-    [
-        ([0, 1, None], f"{TEST} row 2, label = nothing"),
-        ([0, -1, 2], f"{TEST} row 1, label = -1"),
-        ([0, 1, 3], f"{TEST} row 2, label = 3"),
-        ([0, 2, 2], "own:cats test = no label 1"),
-        ([0.0, 1.0, 1.5], f"{TEST} row 2, label = nothing"),
-        (["a", "b", "c"], f"{TEST} column label = string"),
-        ([True, False, True], f"{TEST} column label = bool"),
-        (pa.array([0, 1, 2**64 - 1], pa.uint64()), f"{TEST} row 2, label = {2**64 - 1}"),
-    ],
-)
+@pytest.mark.parametrize(("labels", "where"), [
+    ([0, 1, None], f"{TEST} row 2, label = nothing"),
+    ([0, -1, 2], f"{TEST} row 1, label = -1"),
+    ([0, 1, 3], f"{TEST} row 2, label = 3"),
+    ([0, 2, 2], "own:cats test = no label 1"),
+    ([0.0, 1.0, 1.5], f"{TEST} row 2, label = nothing"),
+    (["a", "b", "c"], f"{TEST} column label = string"),
+    ([True, False, True], f"{TEST} column label = bool"),
+    (pa.array([0, 1, 2**64 - 1], pa.uint64()), f"{TEST} row 2, label = {2**64 - 1}"),
+])
 def test_labels_that_cannot_be_used(labels: object, where: str, data_dir: Path) -> None:
     cats(data_dir, image=IMAGES, label=labels)
     assert location(refusal("own:cats")) == where
@@ -55,30 +51,26 @@ def test_labels_that_cannot_be_used(labels: object, where: str, data_dir: Path) 
 
 
 def test_a_label_beyond_the_cards_classes(data_dir: Path) -> None:
-    for split in ("train", "test"):
-        write(data_dir / "mnist", split, image=[picture()] * 11, label=range(11))
+    write_both(data_dir / "mnist", image=[picture()] * 11, label=range(11))
     assert refused("mnist") == "mnist/test.parquet row 10, label = 10: must be a whole number from 0 to 9"
 
 
 STRUCTS = [{"bytes": b"x", "path": "a"}, {"bytes": b"y", "path": "b"}, {"bytes": None, "path": "c"}]
 
 
-@pytest.mark.parametrize(
-    ("columns", "where"),
-    [
-        ({"picture": IMAGES, "label": LABELS}, f"{TEST} = picture, label"),
-        ({"image": IMAGES, "class": LABELS}, f"{TEST} = image, class"),
-        ({"image": [], "label": pa.array([], pa.int64())}, f"{TEST} = no rows"),
-        ({"image": ["a.png"] * 3, "label": LABELS}, f"{TEST} column image = string"),
-        ({"image": [1.5, 2.5, 3.5], "label": LABELS}, f"{TEST} column image = double"),
-        ({"image": [b"x", None, b"x"], "label": LABELS}, f"{TEST} row 1, image = nothing"),
-        ({"image": STRUCTS, "label": LABELS}, f"{TEST} row 2, image = nothing"),
-        ({"image": IMAGES, "label": LABELS, "label_name": ["a", "b", "a"]}, "own:cats class = a"),
-        ({"image": IMAGES * 2, "label": LABELS * 2, "label_name": [*"abcacc"]}, f"{TEST} row 4, label_name = c"),
-        ({"image": IMAGES, "label": LABELS, "label_name": ["a", None, "c"]}, f"{TEST} row 1, label_name = nothing"),
-        ({"image": IMAGES, "label": LABELS, "domain": ["a", "b", "a"]}, "own:cats = domain"),
-    ],
-)
+@pytest.mark.parametrize(("columns", "where"), [
+    ({"picture": IMAGES, "label": LABELS}, f"{TEST} = picture, label"),
+    ({"image": IMAGES, "class": LABELS}, f"{TEST} = image, class"),
+    ({"image": [], "label": pa.array([], pa.int64())}, f"{TEST} = no rows"),
+    ({"image": ["a.png"] * 3, "label": LABELS}, f"{TEST} column image = string"),
+    ({"image": [1.5, 2.5, 3.5], "label": LABELS}, f"{TEST} column image = double"),
+    ({"image": [b"x", None, b"x"], "label": LABELS}, f"{TEST} row 1, image = nothing"),
+    ({"image": STRUCTS, "label": LABELS}, f"{TEST} row 2, image = nothing"),
+    ({"image": IMAGES, "label": LABELS, "label_name": ["a", "b", "a"]}, "own:cats class = a"),
+    ({"image": IMAGES * 2, "label": LABELS * 2, "label_name": [*"abcacc"]}, f"{TEST} row 4, label_name = c"),
+    ({"image": IMAGES, "label": LABELS, "label_name": ["a", None, "c"]}, f"{TEST} row 1, label_name = nothing"),
+    ({"image": IMAGES, "label": LABELS, "domain": ["a", "b", "a"]}, "own:cats = domain"),
+])
 def test_columns_that_cannot_be_used(columns: dict[str, object], where: str, data_dir: Path) -> None:
     cats(data_dir, **columns)
     assert location(refusal("own:cats")) == where
@@ -99,7 +91,6 @@ def test_what_is_wrong_with_a_training_row_is_not_said(data_dir: Path) -> None:
     write(data_dir / "cats", "train", image=images, label=labels, domain=domains)
     found = load_dataset(DataSpec(dataset="own:cats"))
     assert found.train.labels.tolist() == [0, 1, 2, 0]
-    assert isinstance(found.train.images, Images)
     (seen,) = found.train.images.batches(4, 1, 10)
     assert seen.max(axis=(1, 2, 3)).tolist() == [50, 50, 0, 0]
     assert (found.classes, [source.name for source in found.sources]) == (("0", "1", "2"), ["a", "b"])
@@ -108,33 +99,29 @@ def test_what_is_wrong_with_a_training_row_is_not_said(data_dir: Path) -> None:
 PIXELS = [[[0.0, 0.5], [1.0, 0.25]]] * 3
 
 
-@pytest.mark.parametrize(
-    ("change", "where"),
-    [
-        (lambda p: [p[0], [[0.0, float("nan")], [1.0, 0.0]], p[2]], "row 1, image = pixel nan"),
-        (lambda p: [p[0], p[1], [[0.0, 0.5], [float("inf"), 0.0]]], "row 2, image = pixel 0.5"),
-        (lambda p: [[[0.0, 0.5], [1.0, -0.01]], *p[1:]], "row 0, image = pixel -0.01"),
-        (lambda p: [p[0], p[1], [[1.01, 0.5], [1.0, 0.0]]], "row 2, image = pixel 1.01"),
-        (lambda p: [p[0], [[None, 0.5], [1.0, 0.0]], p[2]], "row 1, image = pixel nan"),
-        (lambda p: [p[0], [[0.0, 0.5], [1.0]], p[2]], "row 1, image = a list of 1"),
-        (lambda p: [p[0], p[1], [[0.0, 0.5]]], "row 2, image = a list of 1"),
-        (lambda p: [None, *p[1:]], "row 0, image = a list of 0"),
-        (lambda p: [[[0, 1], [2, 256]]] * 3, "row 0, image = pixel 256"),
-        (lambda p: [[[0, 1], [2, -1]]] * 3, "row 0, image = pixel -1"),
-        (lambda p: [[]] * 3, "row 0, image = an empty list"),
-        (lambda p: [[1, 2, 3]] * 3, "column image = lists of 3"),
-        (lambda p: [[[[1, 2]]]] * 3, "column image = lists of 1x1x2"),
-        (lambda p: [[["a"]]] * 3, "column image = string"),
-    ],
-)
+@pytest.mark.parametrize(("change", "where"), [
+    (lambda p: [p[0], [[0.0, float("nan")], [1.0, 0.0]], p[2]], "row 1, image = pixel nan"),
+    (lambda p: [p[0], p[1], [[0.0, 0.5], [float("inf"), 0.0]]], "row 2, image = pixel 0.5"),
+    (lambda p: [[[0.0, 0.5], [1.0, -0.01]], *p[1:]], "row 0, image = pixel -0.01"),
+    (lambda p: [p[0], p[1], [[1.01, 0.5], [1.0, 0.0]]], "row 2, image = pixel 1.01"),
+    (lambda p: [p[0], [[None, 0.5], [1.0, 0.0]], p[2]], "row 1, image = pixel nan"),
+    (lambda p: [p[0], [[0.0, 0.5], [1.0]], p[2]], "row 1, image = a list of 1"),
+    (lambda p: [p[0], p[1], [[0.0, 0.5]]], "row 2, image = a list of 1"),
+    (lambda p: [None, *p[1:]], "row 0, image = a list of 0"),
+    (lambda p: [[[0, 1], [2, 256]]] * 3, "row 0, image = pixel 256"),
+    (lambda p: [[[0, 1], [2, -1]]] * 3, "row 0, image = pixel -1"),
+    (lambda p: [[]] * 3, "row 0, image = an empty list"),
+    (lambda p: [[1, 2, 3]] * 3, "column image = lists of 3"),
+    (lambda p: [[[[1, 2]]]] * 3, "column image = lists of 1x1x2"),
+    (lambda p: [[["a"]]] * 3, "column image = string"),
+])
 def test_pixels_that_are_no_pixels(change: Callable[[list[object]], object], where: str, data_dir: Path) -> None:
     cats(data_dir, image=pa.array(change(PIXELS)), label=LABELS)  # type: ignore[arg-type]
     assert location(refusal("own:cats")) == f"{TEST} {where}"
 
 
 def test_pixel_lists_of_another_size_than_the_cards(data_dir: Path) -> None:
-    for split in ("train", "test"):
-        write(data_dir / "mnist", split, image=[[[1]]] * 10, label=range(10))
+    write_both(data_dir / "mnist", image=[[[1]]] * 10, label=range(10))
     assert refused("mnist") == "mnist/test.parquet column image = lists of 1x1: must have 28x28x1 pixels"
 
 
@@ -150,7 +137,6 @@ def test_a_damaged_public_image_is_named_by_its_row_in_the_file(data_dir: Path) 
     cats(data_dir, image=[picture(), picture()[:30], picture()], label=[0, 1, 2])
     for caps in ({}, {"test_per_class": 1}):
         images = load_dataset(DataSpec(dataset="own:cats", **caps)).test.images
-        assert isinstance(images, Images)
         with pytest.raises(BadInput, match=r"^own:cats/test.parquet row 1 = 30 bytes: must be an image file"):
             list(images.batches(None, 1, 2))
 

@@ -9,6 +9,7 @@ import time
 import urllib.error
 import urllib.request
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import NoReturn
 
@@ -18,13 +19,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpcl_core.data import catalog, files
+from dpcl_core import paths
+from dpcl_core.backbones import catalog as backbones
+from dpcl_core.data import card, catalog, files
 from dpcl_core.data.card import CARDS, Caps, DatasetCard
 from dpcl_core.data.catalog import Sizes, members, truthful_title
 from dpcl_core.data.load import load_dataset
-from dpcl_core.errors import BadInput, DataMissing
+from dpcl_core.errors import DataMissing
 from dpcl_core.spec import DataSpec
 from tests.data.making import picture, write, write_images, write_pair
+from tests.support.asserting import raising, refuses
 from tests.support.waiting import NEVER_SECONDS
 
 FIVE = ("mnist", "svhn", "notmnist", "fashion-mnist", "cifar10")
@@ -32,10 +36,7 @@ FIVE = ("mnist", "svhn", "notmnist", "fashion-mnist", "cifar10")
 
 @pytest.mark.parametrize("card", CARDS.values(), ids=lambda card: card.name)
 def test_every_card_adds_up(card: DatasetCard) -> None:
-    assert card.title
     assert card.summary.endswith(".")
-    assert card.source
-    assert card.licence
     assert card.n_train > card.n_test > card.n_classes > 1
     assert not card.classes or len(set(card.classes)) == card.n_classes
     assert not card.is_balanced or card.n_train % card.n_classes == card.n_test % card.n_classes == 0
@@ -46,25 +47,13 @@ def test_every_card_adds_up(card: DatasetCard) -> None:
     assert np.ptp(sizes.train) <= 1
 
 
-def test_the_combined_sets_are_their_members() -> None:
-    assert CARDS["5-datasets"].members == FIVE
-    assert CARDS["5-datasets-mnist-m"].members == tuple("mnist-m" if name == "svhn" else name for name in FIVE)
-    for name in ("5-datasets", "5-datasets-mnist-m"):
-        card = CARDS[name]
-        assert card.n_classes == len(card.classes) == 50
-        assert card.n_train == sum(CARDS[member].n_train for member in card.members)
-        assert [label.split(": ")[0] for label in card.classes[::10]] == [CARDS[member].title for member in card.members]
-
-
 def test_an_unknown_dataset_is_refused_naming_the_known(data_dir: Path) -> None:
-    with pytest.raises(BadInput, match=r"^data.dataset = cifar11: did you mean cifar10\? It must be one of .*or own:NAME"):
-        catalog.card("cifar11")
+    refuses(r"^data.dataset = cifar11: did you mean cifar10\? It must be one of .*or own:NAME", catalog.card, "cifar11")
 
 
 @pytest.mark.parametrize("name", ["../secret", "..", "a/b", "/etc", "", ".hidden", "a\0b", "~root", "a\\b", "x" * 200, "é"])
 def test_no_name_reaches_outside(name: str, data_dir: Path) -> None:
-    with pytest.raises(BadInput, match=r"^data\.dataset = "):
-        catalog.card(f"own:{name}")
+    refuses(r"^data\.dataset = ", catalog.card, f"own:{name}")
 
 
 def test_a_link_that_leads_out_is_refused(data_dir: Path, tmp_path: Path) -> None:
@@ -76,8 +65,7 @@ def test_a_link_that_leads_out_is_refused(data_dir: Path, tmp_path: Path) -> Non
     write_images(data_dir / "images" / "test", {"a": [1], "b": [2]})
     (data_dir / "images" / "train").symlink_to(tmp_path / "elsewhere")
     for name in ("linked", "half", "images"):
-        with pytest.raises(BadInput, match="must stay inside its folder"):
-            catalog.facts(f"own:{name}")
+        refuses("must stay inside its folder", catalog.facts, f"own:{name}")
 
 
 def test_a_dataset_that_is_not_here_says_what_to_put_where(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,8 +80,7 @@ def test_a_dataset_that_is_not_here_says_what_to_put_where(data_dir: Path, monke
     own = catalog.available(catalog.card("own:cats"))
     assert str(data_dir / "cats") in own
     assert "hub" not in own.lower()
-    with pytest.raises(DataMissing, match=r"^data\.dataset = own:cats: put train.parquet"):
-        catalog.facts("own:cats")
+    refuses(r"^data\.dataset = own:cats: put train.parquet", catalog.facts, "own:cats", error=DataMissing)
     monkeypatch.delenv("DPCL_DATA")
     assert f"{data_dir.parent / 'home' / 'hub' / 'svhn'};" in (catalog.available(catalog.card("svhn")) or "")
     assert f"{data_dir.parent / 'home' / 'data' / 'cats'};" in (catalog.available(catalog.card("own:cats")) or "")
@@ -101,21 +88,18 @@ def test_a_dataset_that_is_not_here_says_what_to_put_where(data_dir: Path, monke
 
 def test_a_dataset_of_the_hub_is_usable_while_the_hub_answers(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "is_reachable", lambda: True)
-    assert catalog.available(catalog.card("svhn")) is None
-    assert catalog.available(catalog.card("5-datasets")) is None
-    assert catalog.available(catalog.card("own:cats")) is not None
+    missing = [name for name in ("svhn", "5-datasets", "own:cats") if catalog.available(catalog.card(name)) is not None]
+    assert missing == ["own:cats"]
 
 
 def test_half_a_dataset_is_not_available(data_dir: Path) -> None:
-    write(data_dir / "mnist", "train", image=[b"x"], label=[0])
-    assert (catalog.available(catalog.card("mnist")) or "").count("that folder has no test part") == 1
-    write(data_dir / "svhn", "test", image=[b"x"], label=[0])
-    assert (catalog.available(catalog.card("svhn")) or "").count("that folder has no training part") == 1
-    (data_dir / "cifar10").mkdir()
-    for piece in (0, 2):
-        write(data_dir / "cifar10", f"train-0000{piece}-of-00003", image=[b"x"], label=[0])
-    write(data_dir / "cifar10", "test", image=[b"x"], label=[0])
-    assert (catalog.available(catalog.card("cifar10")) or "").startswith("put all 3 pieces into")
+    half = {"image": [b"x"], "label": [0]}
+    for name, part in (("mnist", "train"), ("svhn", "test"), ("cifar10", "test"), ("cifar10", "train-00000-of-00003"),
+                       ("cifar10", "train-00002-of-00003")):  # fmt: skip
+        write(data_dir / name, part, **half)
+    said = {name: catalog.available(catalog.card(name)) or "" for name in ("mnist", "svhn", "cifar10")}
+    assert said["mnist"].count("that folder has no test part") == said["svhn"].count("that folder has no training part") == 1
+    assert said["cifar10"].startswith("put all 3 pieces into")
 
 
 def test_the_local_folder_comes_before_the_cache(data_dir: Path, tmp_path: Path) -> None:
@@ -141,8 +125,8 @@ def test_facts_of_what_is_not_here_come_from_the_card(data_dir: Path) -> None:
     facts = catalog.facts("imagenet-r")
     assert (facts.n_train, facts.n_test, facts.n_classes, facts.classes, facts.is_here) == (24_000, 6_000, 200, None, False)
     facts = catalog.facts("cifar100", catalog.Caps(50, 1000))
-    assert (facts.n_train, facts.n_test) == (5_000, 10_000)
-    assert facts.title == "CIFAR-100 (subset: 50 of 500 training and all 100 test images a class)"
+    titled = "CIFAR-100 (subset: 50 of 500 training and all 100 test images a class)"
+    assert (facts.n_train, facts.n_test, facts.title) == (5_000, 10_000, titled)
     facts = catalog.facts("5-datasets")
     assert (facts.n_classes, facts.sources, facts.title) == (50, FIVE, "5-Datasets")
 
@@ -150,14 +134,8 @@ def test_facts_of_what_is_not_here_come_from_the_card(data_dir: Path) -> None:
 def test_nominal_sizes_of_sources_come_from_cards_alone(data_dir: Path) -> None:
     """No file is there: FOMC's 1,984 texts are 661 or 662 of a class, of which at most 440 are kept."""
     sizes = catalog.source_sizes(DataSpec(dataset="pecl-six", train_per_class=440))
-    assert sizes == {
-        "fomc": 3 * 440,
-        "yelp": 5 * 440,
-        "ag_news": 4 * 440,
-        "amazon-stars": 5 * 440,
-        "dreaddit": 2838,
-        "dbpedia14": 14 * 440,
-    }
+    n_classes = {"fomc": 3, "yelp": 5, "ag_news": 4, "amazon-stars": 5, "dbpedia14": 14}
+    assert sizes == {**{name: 440 * n for name, n in n_classes.items()}, "dreaddit": 2838}
     capped = catalog.source_sizes(DataSpec(dataset="pecl-six", train_per_source=3000))
     assert capped == {**dict.fromkeys(sizes, 3000), "fomc": 1984, "dreaddit": 2838}, "as many as there are, 3,000 at most"
     made = DataSpec(dataset="pii-synthetic")
@@ -282,12 +260,8 @@ def test_a_download_without_the_files_leaves_nothing(is_lost: bool, online: Path
 
 
 def test_a_full_disk_stays_a_full_disk(online: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: object, **__: object) -> NoReturn:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(huggingface_hub, "snapshot_download", full)
-    with pytest.raises(OSError, match="No space left"):
-        load_dataset(SVHN)
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", raising(OSError(errno.ENOSPC, "No space left on device")))
+    refuses("No space left", load_dataset, SVHN, error=OSError)
 
 
 def test_two_downloads_at_once_both_succeed(online: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -318,20 +292,14 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
-@pytest.mark.parametrize(
-    ("answer", "expected"),
-    [
-        (urllib.error.HTTPError("", 405, "", {}, None), True),  # type: ignore[arg-type]
-        (urllib.error.URLError("no such host"), False),
-        (TimeoutError(), False),
-        (http.client.BadStatusLine("SSH-2.0-nothing"), False),
-    ],
-)
+@pytest.mark.parametrize(("answer", "expected"), [
+    (urllib.error.HTTPError("", 405, "", {}, None), True),  # type: ignore[arg-type]
+    (urllib.error.URLError("no such host"), False),
+    (TimeoutError(), False),
+    (http.client.BadStatusLine("SSH-2.0-nothing"), False),
+])
 def test_what_counts_as_an_answer(answer: Exception, expected: bool, asked: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    def reply(*_: object, **__: object) -> NoReturn:
-        raise answer
-
-    monkeypatch.setattr(urllib.request, "urlopen", reply)
+    monkeypatch.setattr(urllib.request, "urlopen", raising(answer))
     assert files.is_reachable() is expected
 
 
@@ -349,3 +317,87 @@ def test_a_silent_network_costs_one_second_once(asked: None, monkeypatch: pytest
     assert not files.is_reachable()
     never.set()
     assert asks == [1]
+
+
+# Cards in TOML files: what they say of themselves where something in them is wrong, and that what they name is there.
+
+
+SET = """
+[letters]
+title = "Letters"
+summary = "Letters."
+source = "made up"
+licence = "none"
+n_train = 10
+n_test = 4
+classes = ["a", "b"]
+"""
+
+
+@pytest.fixture
+def cards_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """Where the cards are read from instead."""
+    monkeypatch.setattr(paths, "assets_dir", lambda: tmp_path)
+    (tmp_path / "cards").mkdir()
+    return tmp_path / "cards"
+
+
+def test_what_follows_from_a_table(cards_folder: Path) -> None:
+    more = """
+[more-letters]
+like = "letters"
+title = "More letters"
+n_train = 20
+domains = ["upper", "lower"]
+
+[all]
+title = "All"
+summary = "All."
+source = "both"
+licence = "none"
+members = ["letters", "more-letters"]
+titled_classes = true
+
+[names]
+like = "letters"
+kind = "tagged"
+classes = []
+tags = ["person"]
+limits = ["who is named"]
+"""
+    (cards_folder / "datasets.toml").write_text(SET + more, encoding="utf-8")
+    found = card._catalogue()
+    assert list(found) == ["letters", "more-letters", "all", "names"]
+    assert (found["letters"].n_classes, found["letters"].limits) == (2, ())
+    assert found["more-letters"].summary == "Letters."
+    assert found["more-letters"].sources == (("upper", ("a", "b")), ("lower", ("a", "b")))
+    assert (found["all"].n_train, found["all"].n_test, found["all"].n_classes) == (30, 8, 4)
+    assert found["all"].classes == ("Letters: a", "Letters: b", "More letters: a", "More letters: b")
+    assert found["all"].source == "both; Letters; More letters"
+    assert found["names"].classes == ("O", "B-person", "I-person")
+    assert found["names"].limits == (*card.LIMITS["tagged"], "who is named")
+
+
+@pytest.mark.parametrize(("written", "said"), [
+    (SET + "colour = 1", r"^datasets\.toml: letters\.colour = 1: no such setting"),
+    (SET.replace("n_test = 4", ""), r"^datasets\.toml: letters\.n_test = None: must be given"),
+    (SET.replace("n_test = 4", 'n_test = "four"'), r"^datasets\.toml: letters\.n_test = four: must be a valid integer"),
+    (SET + "hub = { repository = 'a/b' }", r"^datasets\.toml: letters\.hub\.train = None: must be given"),
+    (SET + "[more]\nlike = 'numbers'", r"^datasets\.toml: more\.like = numbers: must be the name of a table above"),
+    (SET + "members = ['numbers']", r"^datasets\.toml: letters\.members = numbers: must be names of tables above"),
+    ("letters = 3", r"^datasets\.toml: letters = 3: must be a table, such as \[letters\]"),
+    ("[letters", r"^datasets\.toml = TOMLDecodeError: must be a TOML file: "),
+])
+def test_an_error_names_file_and_key(cards_folder: Path, written: str, said: str) -> None:
+    (cards_folder / "datasets.toml").write_text(written, encoding="utf-8")
+    refuses(said, card._catalogue)
+
+
+def test_an_error_in_a_backbone_names_file_and_key(cards_folder: Path) -> None:
+    (cards_folder / "backbones.toml").write_text('["timm:some.model"]\ntitle = "Some"', encoding="utf-8")
+    refuses(r"^backbones\.toml: timm:some\.model\.summary = None: must be given", backbones.read)
+
+
+@pytest.mark.parametrize("card", backbones.CARDS.values(), ids=lambda card: card.name)
+def test_the_module_that_makes_a_backbone_is_there(card: backbones.BackboneCard) -> None:
+    assert find_spec(card.module)

@@ -121,7 +121,9 @@ def folder(path: Path, rows: Sequence[Row]) -> None:
         (path / name).write_bytes(content)
 
 
+PLAIN = [cells(row) for row in range(N)]
 _PERSON = '[columns]\ntarget = "label"\nperson = "who"\n'
+_UNNAMED = 'first_line = "data"\n[columns]\ntarget = "column4"\n'
 _LINES = [
     b"Alice Smith, positive", b"1,2", b"1,2,red,1,3,4,5,6", b"7;0,5;red;1;9", b'7,"open,red,1,9', b"\xff\xfe7,0.5,red,1,9",
     b"\xef\xbb\xbf7,0.5,red,1,9", b"7,0.5,caf\xe9,1,9", b"7\t0.5\tred\t1\t9", b",,,,", b"x" * 5000,
@@ -155,6 +157,7 @@ def moment(row: int, **more: Any) -> dict[str, Any]:
     return {"day": datetime(2024, 1 + row % 12, 1 + row % 28), "dose": row, "label": f"c{row % 4}", **more}
 
 
+DAYS = [moment(row) for row in range(N)]
 _NOON = datetime(2024, 1, 1, 12, 30)
 _MOMENTS = [
     moment(7, day=None), moment(7, day=_NOON), moment(8, day=_NOON.replace(microsecond=5)),
@@ -177,50 +180,36 @@ def parquet(path: Path, rows: Sequence[Row]) -> None:
 
 
 FORMS: Mapping[str, Form] = {
-    "csv": Form(".csv", csv(",", has_names=True), [cells(row) for row in range(N)], _LINES),
-    "csv of people": Form(".csv", csv(",", has_names=True), [cells(row) for row in range(N)], _LINES, _PERSON),
-    "csv with semicolons": Form(".csv", csv(";", has_names=True), [cells(row) for row in range(N)], _LINES),
+    "csv": Form(".csv", csv(",", has_names=True), PLAIN, _LINES),
+    "csv of people": Form(".csv", csv(",", has_names=True), PLAIN, _LINES, _PERSON),
+    "csv with semicolons": Form(".csv", csv(";", has_names=True), PLAIN, _LINES),
     "csv with blanks": Form(
-        ".csv", csv(" ", has_names=True), [cells(row) for row in range(N)], [*_LINES, b"1 2 a b", b"a label of 7 words"],
-        'first_line = "names"\n[columns]\ntarget = "label"\n',
-    ),
-    "csv without names": Form(
-        ".csv", csv(",", has_names=False), [cells(row) for row in range(N)], _LINES,
-        'first_line = "data"\n[columns]\ntarget = "column4"\n',
-    ),
+        ".csv", csv(" ", has_names=True), PLAIN, [*_LINES, b"1 2 a b", b"a label of 7 words"],
+        'first_line = "names"\n[columns]\ntarget = "label"\n'),
+    "csv without names": Form(".csv", csv(",", has_names=False), PLAIN, _LINES, _UNNAMED),
     "csv of people without names": Form(
-        ".csv", csv(",", has_names=False), [cells(row) for row in range(N)], _LINES,
-        'first_line = "data"\n[columns]\ntarget = "column4"\nperson = "column5"\n',
-    ),
+        ".csv", csv(",", has_names=False), PLAIN, _LINES,
+        'first_line = "data"\n[columns]\ntarget = "column4"\nperson = "column5"\n'),
     "csv with old ends of lines": Form(
-        ".csv",
-        lambda path, rows: path.write_bytes(b"\r".join([",".join(cells(0)).encode(), *map(csv_line, rows)])),
-        [cells(row) for row in range(N)], [*_LINES, b";" * 5000, b"1,2\n3,4,5,6,7"],
-    ),
-    "tsv without names": Form(
-        ".tsv", csv("\t", has_names=False), [cells(row) for row in range(N)], _LINES,
-        'first_line = "data"\n[columns]\ntarget = "column4"\n',
-    ),
-    "csv of which nothing is said": Form(".csv", csv(",", has_names=False), [*map(cells, range(N))], _LINES[:-2], ""),
-    "csv by pandas": Form(".csv", by_pandas("csv"), [cells(row) for row in range(N)], _NAMED, _PERSON),
-    "json lines": Form(".jsonl", json_lines, [cells(row) for row in range(N)], _OBJECTS),
-    "json lines of people": Form(".jsonl", json_lines, [cells(row) for row in range(N)], _OBJECTS, _PERSON),
+        ".csv", lambda path, rows: path.write_bytes(b"\r".join([",".join(cells(0)).encode(), *map(csv_line, rows)])),
+        PLAIN, [*_LINES, b";" * 5000, b"1,2\n3,4,5,6,7"]),
+    "tsv without names": Form(".tsv", csv("\t", has_names=False), PLAIN, _LINES, _UNNAMED),
+    "csv of which nothing is said": Form(".csv", csv(",", has_names=False), PLAIN, _LINES[:-2], ""),
+    "csv by pandas": Form(".csv", by_pandas("csv"), PLAIN, _NAMED, _PERSON),
+    "json lines": Form(".jsonl", json_lines, PLAIN, _OBJECTS),
+    "json lines of people": Form(".jsonl", json_lines, PLAIN, _OBJECTS, _PERSON),
     "json lines of people who are objects": Form(
         ".jsonl", json_lines, [{**cells(row), "who": {"b": row // 2, "a": 1}} for row in range(N)],
-        [{**cells(7), "who": {"b": one, "a": 2.0}, "diagnosis": "secret"} for one in range(12)], _PERSON,
-    ),
-    "json lines without a target": Form(
-        ".jsonl", json_lines, [cells(row) for row in range(N)], _OBJECTS, '[columns]\ntarget="x"\n'
-    ),
-    "json lines by pandas": Form(".jsonl", by_pandas("json"), [cells(row) for row in range(N)], _NAMED, _PERSON),
-    "parquet": Form(".parquet", parquet, [cells(row) for row in range(N)], _NAMED, "kind = 'table'\n" + _PERSON),
+        [{**cells(7), "who": {"b": one, "a": 2.0}, "diagnosis": "secret"} for one in range(12)], _PERSON),
+    "json lines without a target": Form(".jsonl", json_lines, PLAIN, _OBJECTS, '[columns]\ntarget="x"\n'),
+    "json lines by pandas": Form(".jsonl", by_pandas("json"), PLAIN, _NAMED, _PERSON),
+    "parquet": Form(".parquet", parquet, PLAIN, _NAMED, "kind = 'table'\n" + _PERSON),
     "parquet of odd types": Form(
         ".parquet", by_pandas("parquet"), [nested(row) for row in range(N)],
         [nested(7, price=Decimal("1.12345")), nested(7, empty="x"), nested(7, empty=3), nested(7, none={"b": "x"}),
          nested(7, none={"a": 0.5}), nested(7, list=[0.5]), nested(7, list=[None]), nested(7, list=None),
          nested(7, flag=None), nested(7, none={"bytes": b"x"}), nested(8, empty=[1]), nested(9, empty=["x"])],
-        "kind = 'table'\n[columns]\ntarget = 'label'\n[features.price]\nlow = 0\nhigh = 50\n[features.flag]\nlow=0\nhigh=1",
-    ),
+        "kind = 'table'\n[columns]\ntarget = 'label'\n[features.price]\nlow = 0\nhigh = 50\n[features.flag]\nlow=0\nhigh=1"),
     "parquet of types by one row": Form(
         ".parquet", arrow,
         [{"none": [None] * (row % 3), "list": [Decimal(row) / 4], "in": [timedelta(row)], "word": f"{row}.0", "dose": row,
@@ -229,75 +218,55 @@ FORMS: Mapping[str, Form] = {
         [{"none": [1], "label": 1}, {"none": ["x"], "label": 1}, {"list": [Decimal("1.12345")], "label": 2},
          {"word": b"x", "label": 1}, {"texts": [b"\xff"], "label": 2}, {"at": {"bytes": b"x"}, "label": 1},
          {"span": pd.Timedelta(1, "ns"), "label": 2}, {"in": None, "label": 1}, {"at": {"hour": 1}, "label": 3}],
-        "kind = 'table'\n[columns]\ntarget = 'label'\n[features.dose]\nlow = 0\nhigh = 50",
-    ),
-    "csv with days": Form(".csv", dated("csv"), [moment(row) for row in range(N)], _MOMENTS),
-    "csv of people by days": Form(
-        ".csv", dated("csv"), [moment(row) for row in range(N)], _MOMENTS, "[columns]\ntarget='label'\nperson='day'\n"
-    ),
-    "csv of months": Form(
-        ".csv", dated("csv"), [moment(row) for row in range(N)], _MOMENTS, "[columns]\ntarget='label'\ntime='day'\n"
-    ),
-    "parquet with days": Form(".parquet", dated("parquet"), [moment(row) for row in range(N)], _MOMENTS, "kind='table'"),
+        "kind = 'table'\n[columns]\ntarget = 'label'\n[features.dose]\nlow = 0\nhigh = 50"),
+    "csv with days": Form(".csv", dated("csv"), DAYS, _MOMENTS),
+    "csv of people by days": Form(".csv", dated("csv"), DAYS, _MOMENTS, "[columns]\ntarget='label'\nperson='day'\n"),
+    "csv of months": Form(".csv", dated("csv"), DAYS, _MOMENTS, "[columns]\ntarget='label'\ntime='day'\n"),
+    "parquet with days": Form(".parquet", dated("parquet"), DAYS, _MOMENTS, "kind='table'"),
     "parquet of months": Form(
-        ".parquet", dated("parquet"), [moment(row) for row in range(N)], _MOMENTS,
-        "kind = 'table'\n[columns]\ntarget = 'label'\ntime = 'day'\n",
-    ),
+        ".parquet", dated("parquet"), DAYS, _MOMENTS, "kind = 'table'\n[columns]\ntarget = 'label'\ntime = 'day'\n"),
     "parquet with zones": Form(
         ".parquet", arrow, [moment(row, day=moment(row)["day"].replace(tzinfo=UTC)) for row in range(N)],
-        [moment(row, day=_NOON.replace(tzinfo=_PARIS)) for row in (7, 8, 9)], "kind='table'",
-    ),
+        [moment(row, day=_NOON.replace(tzinfo=_PARIS)) for row in (7, 8, 9)], "kind='table'"),
     "parquet of embeddings": Form(
         ".parquet", by_pandas("parquet"), [{"embedding": [row, 3, 1], "label": row % 4} for row in range(N)],
         [{"embedding": one, "label": label} for one, label in (([1.5, 2, 3], 1), ([1], 1), (None, 1), ([1, 2, 3], None))],
-        "kind = 'embedding'\n[columns]\ntarget = 'label'\n",
-    ),
+        "kind = 'embedding'\n[columns]\ntarget = 'label'\n"),
     "parquet of texts": Form(
         ".parquet", by_pandas("parquet"), [{"text": f"number {row}", "label": row % 4} for row in range(N)],
-        [{"text": None, "label": 1}, {"text": "x", "label": None}, {"text": "3.0", "label": 77}], "",
-    ),
+        [{"text": None, "label": 1}, {"text": "x", "label": None}, {"text": "3.0", "label": 77}], ""),
     "npz": Form(
         ".npz", npz, [([row, 3, 1], row % 4) for row in range(N)],
-        [([1.5, 2, 3], 1), ([np.nan, 2, 3], 1), ([1, 2, 3], np.nan), ([1, 2, 3], 7.5), ([1, 2, 3], 77)], "",
-    ),
+        [([1.5, 2, 3], 1), ([np.nan, 2, 3], 1), ([1, 2, 3], np.nan), ([1, 2, 3], 7.5), ([1, 2, 3], 77)], ""),
     "npz of truth values": Form(
         ".npz", npz, [([row, 3, 1], row % 4 > 1, row) for row in range(N)],
-        [([1, 2, 3], np.nan, 7), ([2, 2, 3], 1.0, 2.5), ([5, 2, 3], True, 2**60), ([7, 2, 3], True, np.nan)], "",
-    ),
+        [([1, 2, 3], np.nan, 7), ([2, 2, 3], 1.0, 2.5), ([5, 2, 3], True, 2**60), ([7, 2, 3], True, np.nan)], ""),
     "parquet of pixels": Form(
         ".parquet", by_pandas("parquet"),
         [{"image": [[row, 30, 7], [255, row, 2]], "label": row % 4} for row in range(N)],
         [{"image": one, "label": 1} for one in (
-            [[0.5] * 3] * 2, [[0, 1, 0]] * 2, [[None] * 3] * 2, [[300] * 3] * 2, [[1.5] * 3] * 2, [[1]], None,
-        )],
-        "",
-    ),
+            [[0.5] * 3] * 2, [[0, 1, 0]] * 2, [[None] * 3] * 2, [[300] * 3] * 2, [[1.5] * 3] * 2, [[1]], None)], ""),
     "parquet of pictures": Form(
         ".parquet", by_pandas("parquet"),
         [{"image": picture(row, (6, 5)), "label": row % 4 if row != 90 else 2**60} for row in range(N)],
-        [{"image": None, "label": 1}, {"image": b"broken", "label": None}, {"image": picture(7), "label": 1.5}], "",
-    ),
+        [{"image": None, "label": 1}, {"image": b"broken", "label": None}, {"image": picture(7), "label": 1.5}], ""),
     "parquet of sentences": Form(
         ".parquet", by_pandas("parquet"),
         [{"tokens": [f"Ada{row}", "slept"], "tags": ["B-PER", "O"], "domain": "ab"[row % 2]} for row in range(N)],
         [{"tokens": [], "tags": [], "domain": "a"}, {"tokens": None, "tags": ["O"], "domain": "a"},
-         {"tokens": ["x"], "tags": ["B-PLANET"], "domain": None}], "",
-    ),
+         {"tokens": ["x"], "tags": ["B-PLANET"], "domain": None}], ""),
     "parquet of sentences of numbered sources": Form(
         ".parquet", arrow,
         [{"tokens": [b"Ada", f"{row}".encode()], "tags": [b"O", b"O"], "domain": row % 2} for row in range(N)],
         [{"tokens": [b"\xff"], "tags": [b"O"], "domain": 1}, {"tokens": [b"x"], "tags": [b"\xff"], "domain": 1},
-         {"tokens": [b"x"], "tags": [b"O"], "domain": 0.5}, {"tokens": [b"x"], "tags": [b"O"], "domain": None}], "",
-    ),
+         {"tokens": [b"x"], "tags": [b"O"], "domain": 0.5}, {"tokens": [b"x"], "tags": [b"O"], "domain": None}], ""),
     "conll": Form(
         ".conll", conll, [block(row) for row in range(N)],
-        [b"too few\n", block(7, "xy"), block(7).replace(b"PER", b"PLANET"), b"\xff\xfe\xe9" + block(7), block(7) * 50], "",
-    ),
+        [b"too few\n", block(7, "xy"), block(7).replace(b"PER", b"PLANET"), b"\xff\xfe\xe9" + block(7), block(7) * 50], ""),
     "pictures": Form(
         "", folder, [(f"c{row % 4}/{row:03d}.png", picture(row, (6, 5))) for row in range(N)],
         [("c0/a.png", b"broken"), ("nobody/a.png", picture(7)), ("a.png", picture(7)), ("c0/a.txt", b"x"),
-         ("c0/a.png", picture(7, (900, 300), "RGB")), ("train/c0/a.png", picture(7))], "",
-    ),
+         ("c0/a.png", picture(7, (900, 300), "RGB")), ("train/c0/a.png", picture(7))], ""),
 }  # fmt: skip
 PLACES = {"first": 0, "middle": N // 2, "last": -1}
 
@@ -390,9 +359,7 @@ REFUSED = ("csv of which nothing is said", "json lines without a target")
 
 @pytest.mark.parametrize("is_split", [False, True], ids=["divided", "train and test"])
 @pytest.mark.parametrize("name", FORMS)
-def test_one_row_changes_no_other_and_nothing_that_is_public(
-    name: str, is_split: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_row_changes_no_other_and_nothing_that_is_public(name, is_split, tmp_path, monkeypatch):
     """A row that its own coin makes public changes the public part by itself alone."""
     form, wrong, n_compared = FORMS[name], list[str](), 0
     if name in ("parquet of pictures", "parquet of pixels") and not is_split:
@@ -424,13 +391,11 @@ def test_one_row_changes_no_other_and_nothing_that_is_public(
     assert n_compared > len(form.odd) / 2, "most rows are private, and then all that is public is compared"
 
 
-def test_of_people_whom_double_precision_takes_for_one_nobody_counts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_of_people_whom_double_precision_takes_for_one_nobody_counts(tmp_path, monkeypatch):
     """Else the row of one would take the place of another's; as text such numbers are told apart."""
     large = [{**cells(row), "who": 2**60 + row} for row in range(20)]
     assert len({float(one["who"]) for one in large}) == 1
-    small, schema = [cells(row) for row in range(N)], "kind = 'table'\n" + _PERSON
+    small, schema = PLAIN, "kind = 'table'\n" + _PERSON
     counted = []
     for name, added in (("none", []), ("large", large), ("text", [{**one, "who": str(one["who"])} for one in large])):
         form = Form(".parquet", parquet, small, (), schema)
@@ -440,9 +405,7 @@ def test_of_people_whom_double_precision_takes_for_one_nobody_counts(
     assert counted == [n_people, n_people, n_people + len(large)]
 
 
-def test_whose_row_it_is_says_the_same_coin_before_and_after_the_columns_are_known(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_whose_row_it_is_says_the_same_coin_before_and_after_the_columns_are_known(tmp_path, monkeypatch):
     """A row that only the first of two coins made public would bring a column that is named after her."""
     rows = [{**cells(row), "who": {"b": row, "a": f"{row}.0"}, f"of {row}": 1} for row in range(N)]
     put(Form(".jsonl", json_lines, rows, (), _PERSON), rows, tmp_path, monkeypatch, is_split=False)

@@ -17,7 +17,8 @@ from dpcl_core.data.load import load_dataset
 from dpcl_core.data.rows import PublicFacts, Rows, usable_rows
 from dpcl_core.errors import BadInput
 from dpcl_core.spec import DataSpec
-from tests.data.making import picture, write, write_images, write_pair
+from tests.data.making import picture, write, write_both, write_images, write_pair
+from tests.support.asserting import refuses
 from tests.support.waiting import python
 
 
@@ -57,8 +58,7 @@ def test_every_way_to_hold_image_files_reads_the_same(form: str, data_dir: Path)
         names = ("img", "fine_label") if form == "img" else ("image", "label")
         write(data_dir / "cats", split, **dict(zip(names, (column, labels), strict=True)))
     found = own()
-    assert found.title == "cats (own data)"
-    assert found.classes == ("0", "1", "2")
+    assert (found.title, found.classes) == ("cats (own data)", ("0", "1", "2"))
     assert (found.train.labels.tolist(), found.test.labels.tolist()) == ([1, 0, 2, 1], [2, 1, 0])
     assert (greys(found.train), greys(found.test)) == ([0, 10, 20, 30], [0, 10, 20])
     assert found.train.labels.dtype == np.int64
@@ -66,8 +66,7 @@ def test_every_way_to_hold_image_files_reads_the_same(form: str, data_dir: Path)
 
 @pytest.mark.parametrize("kind", [pa.int8(), pa.uint8(), pa.int32(), pa.uint64()])
 def test_labels_may_be_whole_numbers_of_any_width(kind: pa.DataType, data_dir: Path) -> None:
-    for split in ("train", "test"):
-        write(data_dir / "cats", split, image=[picture()] * 2, label=pa.array([1, 0], kind))
+    write_both(data_dir / "cats", image=[picture()] * 2, label=pa.array([1, 0], kind))
     assert own().train.labels.tolist() == [1, 0]
 
 
@@ -77,8 +76,7 @@ def test_shards_are_read_in_order(data_dir: Path) -> None:
         write(data_dir / "cats", f"train-0000{shard}-of-00003", image=images, label=labels)
     write(data_dir / "cats", "test", image=[picture()] * 2, label=[0, 1])
     found = own()
-    assert greys(found.train) == [0, 1, 50, 100]
-    assert found.train.labels.tolist() == [0, 1, 1, 0]
+    assert (greys(found.train), found.train.labels.tolist()) == ([0, 1, 50, 100], [0, 1, 1, 0])
     rows = [(0, 0), (0, 1), (1, 0), (2, 0)]
     assert found.train.images.origins == [f"own:cats/train-0000{shard}-of-00003.parquet row {row}" for shard, row in rows]
 
@@ -137,8 +135,7 @@ def test_a_missing_public_image_is_named_by_its_row_in_the_file(data_dir: Path) 
     write(data_dir / "cats", "train", image=[picture()], label=[0])
     rows = pa.table({"image": [*[picture()] * 15, None], "label": [0] * 16})
     pq.write_table(rows, data_dir / "cats" / "test.parquet", row_group_size=5)
-    with pytest.raises(BadInput, match=r"^own:cats/test\.parquet row 15, image = nothing: "):
-        own()
+    refuses(r"^own:cats/test\.parquet row 15, image = nothing: ", own)
 
 
 def test_pixel_lists_are_read_as_the_pixels_they_say(data_dir: Path) -> None:
@@ -155,8 +152,7 @@ def test_pixel_lists_are_read_as_the_pixels_they_say(data_dir: Path) -> None:
 
 def test_flat_pixel_lists_take_the_shape_of_the_card(data_dir: Path) -> None:
     flat = np.random.default_rng(0).integers(0, 256, (10, 784), dtype=np.uint8)
-    for split in ("train", "test"):
-        write(data_dir / "mnist", split, image=pa.FixedSizeListArray.from_arrays(flat.ravel(), 784), label=range(10))
+    write_both(data_dir / "mnist", image=pa.FixedSizeListArray.from_arrays(flat.ravel(), 784), label=range(10))
     found = load_dataset(DataSpec(dataset="mnist"))
     np.testing.assert_array_equal(found.train.images.content, flat.reshape(10, 28, 28, 1))
     assert found.title == "MNIST (subset: 10 of 60,000 training and 10 of 10,000 test images)"
@@ -176,12 +172,10 @@ def test_a_combined_set_keeps_each_members_labels_and_rows(data_dir: Path) -> No
     assert [source.classes for source in found.sources] == [tuple(range(10 * k, 10 * k + 10)) for k in range(5)]
     assert found.train.sources.tolist() == [k for k in range(5) for _ in range(20)]
     assert found.train.labels.tolist() == [10 * k + label for k in range(5) for _ in range(2) for label in range(10)]
-    assert greys(found.train) == list(range(100))
-    assert found.classes[13] == "SVHN: 3"
+    assert (greys(found.train), found.classes[13]) == (list(range(100)), "SVHN: 3")
     assert found.title == "5-Datasets (subset: 100 of 258,236 training and 50 of 59,777 test images)"
     thin = load_dataset(DataSpec(dataset="5-datasets", train_per_class=1))
     assert thin.n_people == 50
-    assert thin.train.sources is not None
     alone = load_dataset(DataSpec(dataset="svhn", train_per_class=1))
     own_rows = np.flatnonzero(thin.train.sources == 1)
     assert greys(alone.train) == greys(thin.train.take(own_rows))  # a member's subset is the same within and without
@@ -192,8 +186,7 @@ def test_raw_and_encoded_members_join_without_loss(data_dir: Path) -> None:
         images: object = [picture(i, (28, 28)) for i in range(10)]
         if name == "mnist":
             images = [[i] * 784 for i in range(100, 110)]
-        for split in ("train", "test"):
-            write(data_dir / catalog.card(name).folder, split, image=images, label=range(10))
+        write_both(data_dir / catalog.card(name).folder, image=images, label=range(10))
     assert greys(load_dataset(DataSpec(dataset="5-datasets")).train) == [*range(100, 110), *(list(range(10)) * 4)]
 
 
@@ -315,3 +308,63 @@ def test_csv_and_json_lines_need_no_arrow(data_dir: Path) -> None:
     told = python("-c", NO_ARROW, *made)
     assert told == python("-c", NO_ARROW.replace('sys.modules["pyarrow"] = None', "import pyarrow"), *made)
     assert told.count("own:") == len(made)
+
+
+# The real datasets: as many rows and classes as their makers wrote down, balanced subsets, titles that say subset.
+
+
+COUNTS = {
+    "mnist": (20_000, 4_000, 10, (28, 28, 1)), "fashion-mnist": (10_000, 2_500, 10, (28, 28, 1)),
+    "notmnist": (6_800, 1_700, 10, (28, 28, 1)), "mnist-m": (6_000, 1_500, 10, (32, 32, 3)),
+    "cifar10": (20_000, 2_000, 10, (32, 32, 3)), "cifar100": (30_000, 4_000, 100, (32, 32, 3)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", COUNTS)
+def test_rows_classes_and_shapes(name: str, real_data: Path) -> None:
+    n_train, n_test, n_classes, shape = COUNTS[name]
+    found = load_dataset(DataSpec(dataset=name))
+    assert (len(found.train), len(found.test), found.n_people) == (n_train, n_test, n_train)
+    assert np.bincount(found.train.labels).tolist() == [n_train // n_classes] * n_classes
+    assert np.bincount(found.test.labels).tolist() == [n_test // n_classes] * n_classes
+    (batch,) = found.test.images.take(np.arange(20)).batches(None, shape[2], 20)  # type: ignore[arg-type]
+    assert batch.shape == (20, *shape)
+    assert batch.std() > 30
+    assert "subset: " in found.title
+    facts = catalog.facts(name)
+    assert (facts.n_train, facts.n_test, facts.n_classes, facts.title) == (n_train, n_test, n_classes, found.title)
+    assert facts.is_here
+
+
+def test_pacs_has_seven_classes_in_three_styles(real_data: Path) -> None:
+    found = load_dataset(DataSpec(dataset="pacs"))
+    assert np.bincount(found.train.labels).tolist() == [432, 432, 432, 396, 432, 352, 416]
+    assert np.bincount(found.test.labels).tolist() == [108, 108, 108, 98, 107, 88, 104]
+    assert [source.name for source in found.sources] == ["art_painting", "cartoon", "sketch"]
+    assert np.bincount(found.train.sources).tolist() == [1008, 972, 912]
+    assert found.title == "PACS (stands in for ImageNet-R; subset: 2,892 training and 721 test images of 9,991)"
+
+
+def test_five_datasets_with_the_stand_in(real_data: Path) -> None:
+    found = load_dataset(DataSpec(dataset="5-datasets-mnist-m", train_per_class=300, test_per_class=20))
+    assert found.n_people == 15_000
+    assert np.abs(np.bincount(found.train.labels) - 300).max() < 6 * 17.4, "six standard deviations"
+    assert np.bincount(found.test.labels).tolist() == [20] * 50
+    np.testing.assert_array_equal(found.train.sources, found.train.labels // 10)
+    assert found.title == (
+        "5-Datasets with MNIST-M (stands in for 5-Datasets with SVHN; "
+        "subset: 15,000 of 243,980 training and 1,000 of 42,746 test images)"
+    )
+    assert next(found.train.images.batches(32, 3, 64)).shape == (64, 32, 32, 3)
+
+
+def test_train_and_test_share_no_picture(real_data: Path) -> None:
+    for name in ("digits", "cifar10"):
+        found = load_dataset(DataSpec(dataset=name))
+        train, test = ({bytes(image) for image in split.images.content} for split in (found.train, found.test))
+        assert not train & test
+
+
+def test_svhn_and_imagenet_r_are_not_passed_off(real_data: Path) -> None:
+    for name, needs in (("svhn", "svhn"), ("imagenet-r", "imagenet_r"), ("5-datasets", "svhn")):
+        assert (catalog.available(catalog.card(name)) is None) == (real_data / needs).exists()

@@ -17,8 +17,8 @@ from dpcl_core import checks, machine, paths
 from dpcl_core.backbones import extractor
 from dpcl_core.data import catalog, coins, load, outline, sheets, table_features, understood
 from dpcl_core.data.dataset import Vectors
-from dpcl_core.errors import BadInput
 from dpcl_core.spec import DataSpec
+from tests.support.asserting import refuses
 from tests.support.waiting import python
 
 N, WIDTH, CLASSES = 3000, 128, 7
@@ -26,8 +26,7 @@ Write = Callable[[Path, NDArray[np.generic], NDArray[np.int64]], None]
 
 
 def rows(n: int = N, width: int = WIDTH) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    rng = np.random.default_rng(0)
-    return rng.standard_normal((n, width)).astype(np.float32), np.arange(n) % CLASSES
+    return np.random.default_rng(0).standard_normal((n, width)).astype(np.float32), np.arange(n) % CLASSES
 
 
 def npz(folder: Path, values: NDArray[np.generic], labels: NDArray[np.int64]) -> None:
@@ -36,10 +35,6 @@ def npz(folder: Path, values: NDArray[np.generic], labels: NDArray[np.int64]) ->
 
 def packed_npz(folder: Path, values: NDArray[np.generic], labels: NDArray[np.int64]) -> None:
     np.savez_compressed(folder / "all.npz", labels=labels, x=values.astype(np.float64))
-
-
-def by_columns_npz(folder: Path, values: NDArray[np.generic], labels: NDArray[np.int64]) -> None:
-    np.savez(folder / "all.npz", x=np.asfortranarray(values), y=labels)
 
 
 def lists(folder: Path, values: NDArray[np.generic], labels: NDArray[np.int64]) -> None:
@@ -58,8 +53,8 @@ def columns(folder: Path, values: NDArray[np.generic], labels: NDArray[np.int64]
 
 
 FORMS: dict[str, Write] = {
-    "npz": npz, "packed npz": packed_npz, "npz by columns": by_columns_npz, "lists": lists, "fixed lists": fixed_lists,
-    "columns": columns,
+    "npz": npz, "packed npz": packed_npz, "lists": lists, "fixed lists": fixed_lists, "columns": columns,
+    "npz by columns": lambda folder, of, labels: np.savez(folder / "all.npz", x=np.asfortranarray(of), y=labels),
 }  # fmt: skip
 
 
@@ -67,8 +62,7 @@ def read(name: str) -> tuple[NDArray[np.generic], ...]:
     """Keys, labels and values of all rows, read anew."""
     for cached in (outline.keys_of, outline._outline):
         cached.cache_clear()
-    card = catalog.card(name)
-    outlined = outline.outline(card)
+    outlined = outline.outline(catalog.card(name))
     found = load.load_dataset(DataSpec(dataset=name))
     parts = [part.images.values for part in (found.train, found.test) if isinstance(part.images, Vectors)]
     return outline.keys_of(outlined.train.contents), found.train.labels, found.test.labels, *parts
@@ -137,8 +131,7 @@ def test_reading_takes_little_more_than_the_values(data_dir: Path, monkeypatch: 
 
 def test_values_are_their_own_features_and_no_file_keeps_a_second_copy(home: Path) -> None:
     values = rows()[0]
-    found = extractor.features("pixels", Vectors(values))
-    assert np.shares_memory(found, values)
+    assert np.shares_memory(extractor.features("pixels", Vectors(values)), values)
     assert not paths.features_dir().exists() or not list(paths.features_dir().iterdir())
 
 
@@ -147,9 +140,7 @@ def run_of(name: str, **more: object) -> checks.RunSpec:
     return checks.parse({"data": data, "scenario": {"tasks": CLASSES}, "privacy": {"epsilons": [1.0, 8.0], "delta": 1e-7}})
 
 
-def test_what_a_run_needs_follows_from_public_sizes_and_is_refused_where_there_is_less(
-    data_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_a_run_needs_follows_from_public_sizes_and_is_refused_where_there_is_less(data_dir, monkeypatch):
     (data_dir / "mine").mkdir()
     values, labels = rows()
     npz(data_dir / "mine", values, labels)
@@ -160,11 +151,9 @@ def test_what_a_run_needs_follows_from_public_sizes_and_is_refused_where_there_i
     checks.check_run(run_of("own:mine"))
     monkeypatch.setattr(checks, "memory_bytes", lambda: needed - 1)
     few = "needs about 0.5 GB of memory, and this computer has 0.5 GB: bring fewer rows, or take some by data.train_per"
-    with pytest.raises(BadInput, match=few):
-        checks.check_run(run_of("own:mine"))
+    refuses(few, lambda: checks.check_run(run_of("own:mine")))
     checks.check_run(run_of("own:mine", train_per_class=10))
-    card = catalog.card("own:mine")
-    private = outline.outline(card).train.rows
+    private = outline.outline(catalog.card("own:mine")).train.rows
     npz(data_dir / "mine", np.delete(values, private[:1], axis=0), np.delete(labels, private[:1]))
     assert catalog.needed_bytes(DataSpec(dataset="own:mine")) == needed, "a private row moved what is said of memory"
 
@@ -193,11 +182,8 @@ print(json.dumps([peak, type(events[-1]).__name__, time.perf_counter() - started
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("n_rows", "width", "n_classes", "most"), [(640_000, 256, 100, 1.45e9), (1_280_000, 768, 1000, 12e9)]
-)
-def test_large_embeddings_run_in_little_memory(
-    data_dir: Path, monkeypatch: pytest.MonkeyPatch, n_rows: int, width: int, n_classes: int, most: float
-) -> None:
+    ("n_rows", "width", "n_classes", "most"), [(640_000, 256, 100, 1.45e9), (1_280_000, 768, 1000, 12e9)])
+def test_large_embeddings_run_in_little_memory(data_dir, monkeypatch, n_rows, width, n_classes, most):
     """ImageNet's size with 1,000 classes in 12 GB; 640,000 x 256 in 2.2 times its file."""
     (data_dir / "large").mkdir()
     rng = np.random.default_rng(0)

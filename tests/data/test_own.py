@@ -24,25 +24,21 @@ from dpcl_core.data.outline import outline
 from dpcl_core.data.schema import Columns
 from dpcl_core.errors import BadInput
 from dpcl_core.spec import DataSpec
-from tests.data.making import picture, write, write_pair
-from tests.support.asserting import document_of, printed
+from tests.data.making import picture, put, write, write_both, write_pair
+from tests.support.asserting import document_of, includes, printed, raising, refusal_of, refuses
 from tests.support.doors import DOORS, SINGLE, Change
 
 
 def test_folders_that_can_be_read_are_listed_and_others_are_not(data_dir: Path, tmp_path: Path) -> None:
     write_pair(data_dir / "mine", [0, 1], [0, 1])
+    write_both(data_dir / "texts", text=["a", "b"], label=[0, 1])
+    write_both(data_dir / "numbers", value=[1.0, 2.0], label=[0, 1])
+    write_both(data_dir / "no labels", value=[1.0, 2.0])
     for split in ("train", "test"):
-        write(data_dir / "texts", split, text=["a", "b"], label=[0, 1])
-        write(data_dir / "numbers", split, value=[1.0, 2.0], label=[0, 1])
-        write(data_dir / "no labels", split, value=[1.0, 2.0])
-        folder = tmp_path / "home" / "data" / "photos" / split / "cats"
-        folder.mkdir(parents=True)
-        (folder / "1.png").write_bytes(picture())
+        put(tmp_path / "home" / "data" / "photos" / split / "cats" / "1.png", picture())
+        put(data_dir / "broken" / f"{split}.parquet", b"no parquet")
     write_pair(data_dir / "mnist", [0, 1], [0, 1])  # the catalog's own
     write(data_dir / "half", "train", image=[picture()], label=[0])
-    (data_dir / "broken").mkdir()
-    (data_dir / "broken" / "train.parquet").write_bytes(b"no parquet")
-    (data_dir / "broken" / "test.parquet").write_bytes(b"no parquet")
     (data_dir / "bad name").mkdir()
     assert own.names_of_own_data() == ["own:mine", "own:numbers", "own:texts", "own:photos"]
 
@@ -81,9 +77,7 @@ def test_data_put_there_by_hand_or_taken_in_from_a_terminal_are_everybodys(hers:
     assert (own.owner("own:mine"), own.owner(name), own.owner("own:none")) == ("", "", None)
 
 
-def test_the_disk_has_the_owner_before_the_data_have_their_name(
-    data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_disk_has_the_owner_before_the_data_have_their_name(data_dir, tmp_path, monkeypatch):
     """A power cut could otherwise leave an empty file, which gives the data to everybody."""
     waited, wait = list[str](), paths.keep_names
 
@@ -118,17 +112,12 @@ def test_data_are_gone_at_once_and_what_is_left_of_them_is_swept_up(hers: Path, 
 
 
 def test_a_deletion_that_fails_says_so(hers: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(*_: object) -> None:
-        raise PermissionError(13, "Permission denied")
-
     with monkeypatch.context() as patch:
-        patch.setattr(Path, "rename", refused)
-        with pytest.raises(BadInput, match=r"^data = own:visits: could not be deleted: Permission denied$"):
-            intake.forget("own:visits")
+        patch.setattr(Path, "rename", raising(PermissionError(13, "Permission denied")))
+        refuses(r"^data = own:visits: could not be deleted: Permission denied$", intake.forget, "own:visits")
     assert own.owner("own:visits") == "anna"
     monkeypatch.setattr(shutil, "rmtree", lambda *_, **__: None)
-    with pytest.raises(BadInput, match="own:visits: is out of reach, but some of its files could not be deleted"):
-        intake.forget("own:visits")
+    refuses("own:visits: is out of reach, but some of its files could not be deleted", intake.forget, "own:visits")
     assert own.names_of_own_data() == []
 
 
@@ -189,23 +178,12 @@ def test_the_terminal_tells_the_owner_what_is_private(data_dir: Path, capsys: py
     assert '1 row labelled "nobody has it", which the schema does not declare: used only under dp-learned.' in private
     assert "1 row left out: must have as many values as there are columns, and close every quote" in private
     told = document_of(capsys, "data", "check", str(data_dir / "mine"))
-    assert told["public"]["name"] == "own:mine"
-    assert told["private"]["n_used"] == 123
+    assert (told["public"]["name"], told["private"]["n_used"]) == ("own:mine", 123)
     assert "do not pass it on" in told["private"]["warning"]
     assert os.environ["DPCL_DATA"] == str(data_dir)
 
 
-def test_a_folder_without_data_is_refused_without_its_path(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "notes").mkdir()
-    assert cli.main(["data", "check", str(tmp_path / "notes")]) == 2
-    said = capsys.readouterr().err
-    assert "notes: holds no table, and no picture in CLASS/" in said
-    assert str(tmp_path) not in said
-
-
-def test_a_schema_is_written_of_public_facts_alone_and_read_again(
-    data_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_schema_is_written_of_public_facts_alone_and_read_again(data_dir, tmp_path, capsys):
     """Two neighbours get the same file; it says what held before, and is never written over."""
     content = []
     for name, change in (("one", Change()), ("other", EVERYTHING)):
@@ -213,8 +191,7 @@ def test_a_schema_is_written_of_public_facts_alone_and_read_again(
         assert cli.main(["data", "check", str(tmp_path / name / "mine"), "--write-schema"]) == 0
         content.append((tmp_path / name / "mine" / schema.NAME).read_text(encoding="utf-8"))
     assert content[0] == content[1]
-    assert 'classes = ["c0", "c1", "c2", "c3"]' in content[0]
-    assert "n_train = 160" in content[0]
+    includes(content[0], 'classes = ["c0", "c1", "c2", "c3"]', "n_train = 160")
     found = understood.report(str(tmp_path / "other" / "mine"))
     assert {"title", "classes", "n_train"} <= set(found.public.from_schema)
     assert found.private.undeclared == {}
@@ -228,8 +205,6 @@ def test_odd_names_survive_in_a_schema(data_dir: Path) -> None:
     DOORS["text", ".csv"](data_dir / "mine", Change())
     fields = schema.Schema(title='a "title"', classes=names, sources=("a", "b"), n_train=7)
     (data_dir / "mine" / schema.NAME).write_text(schema.schema_toml(fields), encoding="utf-8")
-    from dpcl_core.data import catalog
-
     card = catalog.card("own:mine")
     assert (card.title, card.classes, card.n_train) == ('a "title"', names, 7)
     assert [name for name, _ in card.sources] == ["a", "b"]
@@ -237,13 +212,11 @@ def test_odd_names_survive_in_a_schema(data_dir: Path) -> None:
 
 @pytest.mark.parametrize("named", ["digits", "../mine", "nowhere"])
 def test_what_is_no_data_of_ones_own_is_refused(named: str, data_dir: Path) -> None:
-    with pytest.raises(BadInput):
-        understood.report(named)
+    refusal_of(understood.report, named)
 
 
 def clinic(data_dir: Path, lines: list[str]) -> understood.Report:
-    (data_dir / "mine").mkdir(exist_ok=True)
-    (data_dir / "mine" / "all.csv").write_text("\n".join(["age,bp,sex,label", *lines]) + "\n", encoding="utf-8")
+    put(data_dir / "mine" / "all.csv", "\n".join(["age,bp,sex,label", *lines]) + "\n")
     return understood.report("mine")
 
 
@@ -280,13 +253,10 @@ def test_a_break_inside_quotes_is_two_lines_left_out_and_every_line_counts_alone
 
 
 def test_an_open_quote_among_the_names_is_quoted_only_if_they_are_names(data_dir: Path) -> None:
-    (data_dir / "mine").mkdir()
-    (data_dir / "mine" / "all.csv").write_text('age,"label\n1,a\n2,b\n', encoding="utf-8")
-    with pytest.raises(BadInput, match=schema.DOUBT):
-        understood.report("mine")
-    (data_dir / "mine" / "schema.toml").write_text('first_line = "names"\n', encoding="utf-8")
-    with pytest.raises(BadInput, match='must have a column text: age,"label'):
-        understood.report("mine")
+    put(data_dir / "mine" / "all.csv", 'age,"label\n1,a\n2,b\n')
+    refuses(schema.DOUBT, understood.report, "mine")
+    put(data_dir / "mine" / "schema.toml", 'first_line = "names"\n')
+    refuses('must have a column text: age,"label', understood.report, "mine")
 
 
 # Data that were taken in under the first rule of coins keep it: rows once shown as test data never become private.
@@ -360,8 +330,7 @@ def taken_in_before(name: str) -> str:
 
 
 def digest(name: str) -> str:
-    card = catalog.card(name)
-    found = outline(card)
+    found = outline(catalog.card(name))
     keys = np.concatenate([found.test.keys(), found.open_train.keys()])
     return f"{sha256(keys.astype('<u8').tobytes()).hexdigest()[:16]} {len(found.test.rows)} {len(found.open_train.rows)}"
 
@@ -376,15 +345,13 @@ def test_what_was_public_under_the_first_rule_stays_public(name: str, data_dir: 
 def test_rows_that_are_known_by_the_first_rule_keep_it_under_another_name(name: str, data_dir: Path, tmp_path: Path) -> None:
     """Also where the data were deleted since: then their marks stand in the store alone."""
     before = taken_in_before(name)
-    card = catalog.card(before)
-    known = own.marks_of(outline(card))
+    known = own.marks_of(outline(catalog.card(before)))
     own.write_marks(paths.home() / "data" / before.removeprefix("own:"), known)
     path = tmp_path / f"brought-again{Path(name).suffix}"
     BEFORE[name][0](path)
     path.with_name(f"brought-again.{schema.NAME}").write_text(BEFORE[name][1], encoding="utf-8")
     with intake.taken_in(intake.Given(path, Asked())) as again:
-        assert catalog.card(again).coins == 1
-        assert digest(again) == BEFORE[name][2]
+        assert (catalog.card(again).coins, digest(again)) == (1, BEFORE[name][2])
     with pytest.raises(BadInput, match="coins = 2: must be 1, or left out"), intake.taken_in(intake.Given(
         path, Asked(instead=replace(schema.parsed(intake.schema_beside(path), "x"), coins=2))
     )):  # fmt: skip

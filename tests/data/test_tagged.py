@@ -20,7 +20,8 @@ from dpcl_core.errors import BadInput
 from dpcl_core.scenarios import catalog as previews
 from dpcl_core.scenarios.catalog import Federated, preview
 from dpcl_core.spec import DataSpec
-from tests.data.making import location, refusal, write
+from tests.data.making import location, refusal, write, write_both
+from tests.support.asserting import refuses
 
 MINE = "own:mine"
 WORDS = [["Ada", "Smith", "slept"], ["Rain", "fell"], ["Acme", "grew"]]
@@ -48,22 +49,18 @@ def read(**subset: int) -> Dataset:
 
 
 def words(found: Dataset, split: str = "train") -> list[tuple[str, ...]]:
-    content = getattr(found, split).images
-    assert isinstance(content, Sentences)
-    return list(content.words)
+    return list(getattr(found, split).images.words)
 
 
 def test_parquet_files_give_a_row_a_word(data_dir: Path) -> None:
-    for split in ("train", "test"):
-        write(data_dir / "mine", split, tokens=WORDS, tags=TAGS, domain=["a", "b", "a"])
+    write_both(data_dir / "mine", tokens=WORDS, tags=TAGS, domain=["a", "b", "a"])
     found = read()
     assert found.classes == ("O", "B-ORG", "I-ORG", "B-PER", "I-PER")
     assert [found.classes[label] for label in found.train.labels] == functools.reduce(operator.iadd, TAGS, [])
     assert [found.sources[place].name for place in found.train.sources.tolist()] == list("aaabbaa")  # type: ignore[union-attr]
     assert words(found) == [tuple(sentence) for sentence in WORDS]
     assert found.train.images.sentence_of.tolist() == [0, 0, 0, 1, 1, 2, 2]  # type: ignore[union-attr]
-    assert (len(found.train), len(found.train.images)) == (7, 7)
-    assert found.title == "mine (own data)"
+    assert (len(found.train), len(found.train.images), found.title) == (7, 7, "mine (own data)")
     assert own.names_of_own_data() == [MINE]
 
 
@@ -105,18 +102,15 @@ def test_a_subset_counts_sentences_of_each_source(data_dir: Path) -> None:
     assert (facts.n_train, facts.n_test) == (found.n_people, len(found.test))
 
 
-@pytest.mark.parametrize(
-    ("content", "where"),
-    [
-        ("", " = no sentences"),
-        ("a\n", " line 1 = 1 columns"),
-        ("a b c\n", " line 1 = another tag"),
-        (document("Ada=(PER*", "slept=*"), " line 4 = end of a sentence"),
-        (document("Ada=*)"), " line 2 = brackets that do not fit"),
-        (document("Ada=(PER*", "Smith=(PER)"), " line 3 = brackets that do not fit"),
-        (document("Ada=Person"), " line 2 = brackets that do not fit"),
-    ],
-)
+@pytest.mark.parametrize(("content", "where"), [
+    ("", " = no sentences"),
+    ("a\n", " line 1 = 1 columns"),
+    ("a b c\n", " line 1 = another tag"),
+    (document("Ada=(PER*", "slept=*"), " line 4 = end of a sentence"),
+    (document("Ada=*)"), " line 2 = brackets that do not fit"),
+    (document("Ada=(PER*", "Smith=(PER)"), " line 3 = brackets that do not fit"),
+    (document("Ada=Person"), " line 2 = brackets that do not fit"),
+])
 def test_conll_files_that_cannot_be_read(content: str, where: str, data_dir: Path) -> None:
     put(data_dir, train=document("Ada=(PER)"), test=content)
     assert location(refusal()) == f"own:mine/test.conll{where}"
@@ -125,16 +119,14 @@ def test_conll_files_that_cannot_be_read(content: str, where: str, data_dir: Pat
 
 @pytest.mark.parametrize(("lacking", "where"), [(["b", "c"], "2 and 1"), ([], "0 and 1")])
 def test_parquet_files_that_cannot_be_read(lacking: list[str], where: str, data_dir: Path) -> None:
-    for split in ("train", "test"):
-        write(data_dir / "mine", split, tokens=[["a"], lacking], tags=[["O"], ["O"]])
+    write_both(data_dir / "mine", tokens=[["a"], lacking], tags=[["O"], ["O"]])
     assert location(refusal()) == f"own:mine/test.parquet sentence 1 = {where}"
 
 
 def test_sentences_are_only_taken_whole() -> None:
     sentences = Sentences([("a", "b"), ("c",), ("d", "e")])
     assert sentences.take(np.array([2, 3, 4])).words == [("c",), ("d", "e")]
-    with pytest.raises(ValueError, match="whole"):
-        sentences.take(np.array([0, 2]))
+    refuses("whole", sentences.take, np.array([0, 2]), error=ValueError)
 
 
 REAL = {
@@ -152,28 +144,22 @@ def test_the_real_sets_hold_what_their_cards_say(name: str, real_data: Path) -> 
     facts = catalog.facts(name)
     assert (facts.n_train, facts.n_test, facts.n_classes, len(facts.sources), facts.title) == REAL[name]
     found = load.load_dataset(DataSpec(dataset=name, train_per_class=30, test_per_class=10))
-    assert found.classes == catalog.card(name).classes
-    assert len(found.train.images) == len(found.train.labels)
+    assert (found.classes, len(found.train.images)) == (catalog.card(name).classes, len(found.train.labels))
     for source, held in enumerate(found.sources):
-        own_labels = found.train.labels[found.train.sources == source]
-        assert set(own_labels.tolist()) <= set(held.classes)
+        assert set(found.train.labels[found.train.sources == source].tolist()) <= set(held.classes)
 
 
 def test_too_many_clients_for_the_sentences_are_refused_before_anything_is_read(data_dir: Path) -> None:
-    for split in ("train", "test"):
-        write(data_dir / "ner_wnut17", split, tokens=[[f"a{n}", "b", "c"] for n in range(30)],
+    write_both(data_dir / "ner_wnut17", tokens=[[f"a{n}", "b", "c"] for n in range(30)],
               tags=[["O", "B-person", "I-person"]] * 30,
               domain=["twitter", "youtube", "stackexchange_reddit"] * 10)  # fmt: skip
     settings = Federated(clients=4, protocol="domain-incremental")
     with pytest.raises(BadInput, match=r"must be at most 3: each client holds 10 of 30 sentences or more"):
         preview(DataSpec(dataset="ner-wnut17"), settings, 0)
     found = preview(DataSpec(dataset="ner-wnut17"), replace(settings, clients=2), 0)
-    assert found is not None
-    assert found.held is not None
     assert found.held.sum() == 90
     assert (found.held % 3 == 0).all(), "sentences are whole"
     stream = previews.tested(DataSpec(dataset="ner-wnut17"), replace(settings, clients=2), 0, None)
-    assert stream is not None
     assert stream.metric == "entity-f1", "chance of tags is an F1, also where no training word is read"
 
 
@@ -201,8 +187,7 @@ def test_an_inside_tag_follows_its_own_type_alone() -> None:
 @given(seed=st.integers(0, 2**31), lengths=st.lists(st.integers(1, 4), min_size=1, max_size=4))
 def test_decoding_equals_the_best_of_all_sequences(seed: int, lengths: list[int]) -> None:
     scores = np.random.default_rng(seed).normal(size=(sum(lengths), 5))
-    sentences = np.repeat(np.arange(len(lengths)) * 3, lengths)
-    found = texts.decode(scores, sentences, BIO)
+    found = texts.decode(scores, np.repeat(np.arange(len(lengths)) * 3, lengths), BIO)
     allowed = texts.may_follow(BIO)
     first = 0
     for length in lengths:
@@ -252,15 +237,12 @@ def test_entities_end_where_their_sentence_does() -> None:
     assert texts.entities(neighbours, SENTENCES, BIO) == {(0, 1, "PER"), (1, 2, "PER"), (2, 3, "ORG")}
 
 
-@pytest.mark.parametrize(
-    ("told", "counts"),
-    [
-        (("B-PER", "I-PER", "O", "B-ORG", "B-PER", "O"), (6, 6)),  # all of them
-        (("O",) * 6, (0, 3)),  # none
-        (("B-PER", "O", "O", "B-ORG", "B-PER", "O"), (4, 6)),  # one too short
-        (("B-ORG", "I-ORG", "O", "B-ORG", "B-PER", "O"), (4, 6)),  # one of another type
-        (("B-PER", "I-PER", "O", "B-ORG", "B-PER", "B-PER"), (6, 7)),  # one too many
-    ],
-)
+@pytest.mark.parametrize(("told", "counts"), [
+    (("B-PER", "I-PER", "O", "B-ORG", "B-PER", "O"), (6, 6)),  # all of them
+    (("O",) * 6, (0, 3)),  # none
+    (("B-PER", "O", "O", "B-ORG", "B-PER", "O"), (4, 6)),  # one too short
+    (("B-ORG", "I-ORG", "O", "B-ORG", "B-PER", "O"), (4, 6)),  # one of another type
+    (("B-PER", "I-PER", "O", "B-ORG", "B-PER", "B-PER"), (6, 7)),  # one too many
+])
 def test_f1_counts_exact_spans_and_types(told: tuple[str, ...], counts: tuple[int, int]) -> None:
     assert texts.f1_counts(labels(*told), THERE, SENTENCES, BIO) == counts

@@ -17,11 +17,12 @@ from hypothesis import strategies as st
 from dpcl_core.data import catalog, files, load, own
 from dpcl_core.data.card import CARDS
 from dpcl_core.data.dataset import Dataset
-from dpcl_core.data.texts import Span, Texts
+from dpcl_core.data.texts import Span
 from dpcl_core.errors import DataMissing
 from dpcl_core.scenarios.catalog import SourceIncremental, preview
 from dpcl_core.spec import DataSpec
-from tests.data.making import location, refusal, write
+from tests.data.making import location, refusal, write, write_both
+from tests.support.asserting import refuses
 
 MINE = "own:mine"
 GOOD = "text,label\nall is well,good\nwoe,bad\n"
@@ -40,9 +41,7 @@ def read() -> Dataset:
 
 
 def strings(found: Dataset, split: str = "train") -> list[str]:
-    texts = getattr(found, split).images
-    assert isinstance(texts, Texts)
-    return list(texts.strings)
+    return list(getattr(found, split).images.strings)
 
 
 def refused() -> str:
@@ -52,24 +51,11 @@ def refused() -> str:
 def test_two_csv_files(data_dir: Path) -> None:
     put(data_dir, train=GOOD, test='label,text\nbad,"no, not ""this"""\ngood,yes\n')
     found = read()
-    assert found.classes == ("bad", "good")
-    assert found.title == "mine (own data)"
-    assert strings(found) == ["all is well", "woe"]
-    assert strings(found, "test") == ['no, not "this"', "yes"]
+    assert (found.classes, found.title) == (("bad", "good"), "mine (own data)")
+    assert (strings(found), strings(found, "test")) == (["all is well", "woe"], ['no, not "this"', "yes"])
     assert (found.train.labels.tolist(), found.test.labels.tolist()) == ([1, 0], [0, 1])
-    assert own.names_of_own_data() == [MINE]
-    assert catalog.card(MINE).kind == "text"
+    assert (own.names_of_own_data(), catalog.card(MINE).kind) == ([MINE], "text")
     assert catalog.available(catalog.card(MINE)) is None
-
-
-def test_one_csv_file_is_divided(data_dir: Path) -> None:
-    rows = "".join(f"text {i},{'ab'[i % 2]}\n" for i in range(400))
-    put(data_dir, letters=f"text,label\n{rows}")
-    found = read()
-    assert len(found.train) + len(found.test) == 400
-    assert abs(len(found.test) - 80) < 48, "six standard deviations of a binomial of 400 at 0.2"
-    assert {*strings(found), *strings(found, "test")} == {f"text {i}" for i in range(400)}
-    assert "own data" in found.title
 
 
 def test_labels_that_are_numbers_keep_their_order(data_dir: Path) -> None:
@@ -79,12 +65,10 @@ def test_labels_that_are_numbers_keep_their_order(data_dir: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["🙂👩‍👩‍👧 ünï", "שלום עולם مرحبا", "x" * 100_000, "word " * 20_000, "\ufeffmark", " edge ", "=1+1"]
-)
+    "text", ["🙂👩‍👩‍👧 ünï", "שלום עולם مرحبا", "x" * 100_000, "word " * 20_000, "\ufeffmark", " edge ", "=1+1"])
 def test_any_text_is_read_as_it_is(data_dir: Path, text: str) -> None:
     file = io.StringIO()
-    rows = [("text", "label"), (text, "a"), ("other", "b")]
-    csv.writer(file, lineterminator="\n").writerows(rows)
+    csv.writer(file, lineterminator="\n").writerows([("text", "label"), (text, "a"), ("other", "b")])
     put(data_dir, train=file.getvalue(), test=file.getvalue())
     assert strings(read())[0] == text
 
@@ -161,39 +145,32 @@ def test_a_csv_beside_a_parquet_file_is_refused(data_dir: Path) -> None:
 
 def test_a_training_part_alone_is_enough_for_texts_and_no_file_is_not(data_dir: Path) -> None:
     put(data_dir, test=GOOD)
-    with pytest.raises(DataMissing, match=r"train.csv and test.csv|train.parquet"):
-        read()
+    refuses(r"train.csv and test.csv|train.parquet", read, error=DataMissing)
 
 
 def test_parquet_with_words_for_labels_and_spans(data_dir: Path) -> None:
     spans = pa.array([[{"start": 0, "end": 3, "kind": "NAME"}], []])
-    for split in ("train", "test"):
-        write(data_dir / "mine", split, text=["Ann left.", "It rained."], label=["left", "rain"], spans=spans, person=[4, 4])
+    write_both(data_dir / "mine", text=["Ann left.", "It rained."], label=["left", "rain"], spans=spans, person=[4, 4])
     found = read()
     assert found.train.images.spans == [(Span(0, 3, "NAME"),), ()]
     assert found.train.images.people is None, "of own data a schema names the column of people"
     assert found.classes == ("left", "rain")
 
 
-@pytest.mark.parametrize(
-    ("spans", "expected"),
-    [
-        ([{"start": 0, "end": 99, "kind": "NAME"}], "0 to 99"),
-        ([{"start": 2, "end": 2, "kind": "NAME"}], "2 to 2"),
-        ([{"start": -1, "end": 2, "kind": "NAME"}], "-1 to 2"),
-        ([{"start": 0, "end": 3, "kind": "NAMES"}], "NAMES"),
-        ([{"from": 0, "to": 3}], "[{'from': 0, 'to': 3}]"),
-    ],
-)
+@pytest.mark.parametrize(("spans", "expected"), [
+    ([{"start": 0, "end": 99, "kind": "NAME"}], "0 to 99"),
+    ([{"start": 2, "end": 2, "kind": "NAME"}], "2 to 2"),
+    ([{"start": -1, "end": 2, "kind": "NAME"}], "-1 to 2"),
+    ([{"start": 0, "end": 3, "kind": "NAMES"}], "NAMES"),
+    ([{"from": 0, "to": 3}], "[{'from': 0, 'to': 3}]"),
+])
 def test_a_wrong_span_is_refused(data_dir: Path, spans: list[object], expected: str) -> None:
-    for split in ("train", "test"):
-        write(data_dir / "mine", split, text=["Ann left.", "It."], label=["a", "b"], spans=pa.array([spans, []]))
+    write_both(data_dir / "mine", text=["Ann left.", "It."], label=["a", "b"], spans=pa.array([spans, []]))
     assert location(refusal()) == f"own:mine/test.parquet row 0, spans = {expected}"
 
 
 def test_nulls_in_parquet_are_refused(data_dir: Path) -> None:
-    for split in ("train", "test"):
-        write(data_dir / "mine", split, text=["a", None], label=[0, 1])
+    write_both(data_dir / "mine", text=["a", None], label=[0, 1])
     assert location(refusal()) == "own:mine/test.parquet row 1, text = nothing"
 
 
@@ -201,9 +178,7 @@ def test_own_texts_are_shown_only_where_their_owner_says_so(data_dir: Path) -> N
     folder = put(data_dir, train=GOOD, test=GOOD)
     card = catalog.card(MINE)
     assert not card.may_show
-    refusal = files.refusal(card)
-    assert refusal is not None
-    assert f"an empty file public.txt or synthetic.txt in {folder}" in refusal
+    assert f"an empty file public.txt or synthetic.txt in {folder}" in files.refusal(card)
     for mark in files.MARKS:
         (folder / mark).touch()
         assert catalog.card(MINE).may_show
@@ -228,8 +203,7 @@ def test_text_sets_say_what_they_leave_unprotected(data_dir: Path) -> None:
 
 def test_two_columns_make_a_text_of_two_lines(data_dir: Path) -> None:
     for split in ("train", "test"):
-        labels = list(range(14))
-        write(data_dir / "dbpedia14", split, title=["T"] * 14, content=["body"] * 14, label=labels)
+        write(data_dir / "dbpedia14", split, title=["T"] * 14, content=["body"] * 14, label=list(range(14)))
     found = load.load_dataset(DataSpec(dataset="dbpedia14"))
     assert strings(found)[0] == "T\nbody"
 
@@ -249,20 +223,13 @@ def test_a_domain_column_makes_tasks_and_a_preview_of_own_texts_shows_their_plan
     content = "text,label,domain\na,x,home\nb,y,home\nc,x,work\nd,y,work\n"
     put(data_dir, train=content, test=content)
     assert [source.name for source in read().sources] == ["home", "work"]
-    found = preview(DataSpec(dataset=MINE), SourceIncremental(), seed=0)
-    assert found.counts is None
+    assert preview(DataSpec(dataset=MINE), SourceIncremental(), seed=0).counts is None
 
 
 REAL = {
-    "fomc": (1_846, 472),
-    "yelp": (4_000, 750),
-    "ag_news": (7_400, 2_000),
-    "amazon-stars": (4_000, 750),
-    "dreaddit": (2_817, 715),
-    "dbpedia14": (4_480, 1_120),
-    "trec": (5_365, 500),
-    "pecl-six": (24_543, 5_807),
-}
+    "fomc": (1_846, 472), "yelp": (4_000, 750), "ag_news": (7_400, 2_000), "amazon-stars": (4_000, 750),
+    "dreaddit": (2_817, 715), "dbpedia14": (4_480, 1_120), "trec": (5_365, 500), "pecl-six": (24_543, 5_807),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", REAL)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -17,18 +17,13 @@ from dpcl_core.events import CellFinished, Event, to_json
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.method import Learner
 from dpcl_core.scenarios import central
-from dpcl_core.scenarios.stream import Examples, Table, TaskStream
+from dpcl_core.scenarios.stream import Examples, Table
 from dpcl_core.spec import RunSpec
 from tests.data.making import picture, write
 from tests.support.tiers import quick
 
 LABELS = [row % 4 for row in range(120)]
-STREAMS: dict[str, Callable[..., TaskStream]] = {
-    "class-incremental": central.open_stream,
-    "split": central.open_stream,
-    "i-blurry": central.open_stream,
-    "si-blurry": central.open_stream,
-}
+STREAMS = ("class-incremental", "split", "i-blurry", "si-blurry")
 
 
 def own(data_dir: Path, extra: Sequence[int], schema: str = "") -> None:
@@ -41,18 +36,12 @@ def own(data_dir: Path, extra: Sequence[int], schema: str = "") -> None:
 
 
 def asked(method: str = "cosine", **changes: object) -> RunSpec:
-    return checks.parse(
-        {
-            "method": method,
-            "data": {"dataset": "own:mine", "backbone": "pixels"},
-            "scenario": {"kind": "class-incremental", "tasks": 2},
-            "labels": "dp-learned",
-            "privacy": {"epsilons": [8.0], "delta": 1e-4, "noise": "seeded"},
-            "params": {} if method == "cosine" else {"epochs": 1, "sample_rate": 0.5},
-            "seeds": [0],
-            **changes,
-        }
-    )
+    return checks.parse({
+        "method": method, "data": {"dataset": "own:mine", "backbone": "pixels"},
+        "scenario": {"kind": "class-incremental", "tasks": 2}, "labels": "dp-learned",
+        "privacy": {"epsilons": [8.0], "delta": 1e-4, "noise": "seeded"},
+        "params": {} if method == "cosine" else {"epochs": 1, "sample_rate": 0.5}, "seeds": [0], **changes,
+    })  # fmt: skip
 
 
 def test_tasks_that_do_not_divide_the_labels_name_those_of_the_test_part_alone(data_dir: Path) -> None:
@@ -100,8 +89,7 @@ def test_a_label_that_many_have_is_released_though_nobody_declared_it(method: st
         found = learner.released(cell)
         shapes.append((found["labels"].shape, [one for one in said if one["event"] == "Progress"]))
         rows = found["sums" if method == "cosine" else "weights"]
-        assert len(rows) == len(found["labels"])
-        assert rows[4:].any() == (len(rows) > 4)
+        assert (len(rows), rows[4:].any()) == (len(found["labels"]), len(rows) > 4)
     home = int(Table(nothing(), nothing(), (), undeclared=("77",)).homes(2, 0)[0])
     sees = 5 if method != "peft-ensemble" or home == 1 else 4  # a member alone knows its own task
     assert [shape for shape, _ in shapes] == [(4,), (sees,), (sees,)]
@@ -126,8 +114,7 @@ def test_where_a_schema_names_the_classes_there_are_no_others(data_dir: Path) ->
     spec = asked()
     own(data_dir, [77] * 3)
     assert load_dataset(spec.data, undeclared=True).undeclared == ("77",)
-    assert load_dataset(spec.data).undeclared == ()
-    assert len(load_dataset(spec.data).train) == 120
+    assert (load_dataset(spec.data).undeclared, len(load_dataset(spec.data).train)) == ((), 120)
     own(data_dir, [77] * 3, 'classes = ["0", "1", "2", "3"]')
     assert load_dataset(spec.data, undeclared=True).undeclared == ()
     assert len(load_dataset(spec.data, undeclared=True).train) == 120
@@ -150,7 +137,6 @@ def test_a_subset_keeps_undeclared_rows_by_their_own_coins(data_dir: Path) -> No
 @pytest.mark.parametrize("name", STREAMS)
 def test_an_undeclared_label_moves_no_other(name: str) -> None:
     """Its task follows from its own name: whatever other labels come or go, every row stays where it was."""
-    open_stream = STREAMS[name]
     strays = ("Ada", "Bea", "Cyd", "zoë \ud800")
 
     def homes(names: tuple[str, ...]) -> dict[str, int]:
@@ -160,7 +146,7 @@ def test_an_undeclared_label_moves_no_other(name: str) -> None:
         table = Table(everything, tested, tuple("abcd"), n_people=160, undeclared=names)
         spec = checks.parse({"scenario": {"kind": name, "tasks": 2}})
         found = {}
-        for task in open_stream(spec.scenario, table, 3).tasks:
+        for task in central.open_stream(spec.scenario, table, 3).tasks:
             assert all(label < 4 for label in task.prior)
             called = (*(f"row {row}" for row in range(len(LABELS))), *names)
             found.update({called[int(row)]: task.index for row in task.train.inputs[:, 0]})

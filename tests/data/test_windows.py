@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import runpy
 import sys
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -18,12 +20,12 @@ from dpcl_core.data import catalog, dataset, own
 from dpcl_core.data.dataset import RANGE, Dataset, Form, Windows
 from dpcl_core.data.load import load_dataset
 from dpcl_core.errors import BadInput, DataMissing
-from dpcl_core.events import CellFinished, Started
-from dpcl_core.spec import DataSpec
+from dpcl_core.events import CellFinished, Started, of_kind
+from dpcl_core.spec import DataSpec, RunSpec
 from scripts import prepare_sensors
 from scripts.prepare_sensors import Stretch
-from tests.data.making import location, refusal, write, write_pair
-from tests.support.asserting import refusal_of
+from tests.data.making import location, refusal, write, write_both, write_pair
+from tests.support.asserting import refusal_of, refuses
 
 RATES = [20, 5, 50, 10]
 
@@ -37,15 +39,18 @@ def write_sensors(folder: Path, n: int = 24, **columns: object) -> np.ndarray:
     """Train and test of n windows each, rates and three classes in turn; gives the training values."""
     values = signal(n)
     for split in ("train", "test"):
-        given: dict[str, object] = {
-            "window": list(values),
-            "rate_hz": [RATES[row // 3 % 4] for row in range(n)],
-            "label": [row % 3 for row in range(n)],
-            "label_name": [("walk", "sit", "run")[row % 3] for row in range(n)],
-            **columns,
-        }
+        given = {**of_rows(values, range(n)), **columns}
         write(folder, split, **{name: column for name, column in given.items() if column is not None})
     return values
+
+
+def of_rows(values: np.ndarray, rows: range) -> dict[str, object]:
+    """The columns of some windows."""
+    kinds = [row % 3 for row in rows]
+    return {
+        "window": [values[row] for row in rows], "rate_hz": [RATES[row // 3 % 4] for row in rows], "label": kinds,
+        "label_name": [("walk", "sit", "run")[kind] for kind in kinds],
+    }  # fmt: skip
 
 
 def opened() -> Dataset:
@@ -56,9 +61,8 @@ def test_rows_rates_and_values_are_the_files(data_dir: Path) -> None:
     values = write_sensors(data_dir / "mine")
     found = opened()
     assert isinstance(found.train.images, Windows)
-    np.testing.assert_allclose(
-        found.train.images.values.reshape(-1, 300), np.clip(values / (2 * 9.80665), -1, 1), rtol=1e-6, atol=0
-    )
+    read, expected = found.train.images.values.reshape(-1, 300), np.clip(values / (2 * 9.80665), -1, 1)
+    np.testing.assert_allclose(read, expected, rtol=1e-6, atol=0)
     assert found.train.images.values.dtype == np.float32
     assert abs(found.train.images.values).max() == 1, "some lie beyond the range"
     assert [source.name for source in found.sources] == ["5 Hz", "10 Hz", "20 Hz", "50 Hz"]
@@ -73,9 +77,7 @@ def test_a_window_is_a_row_of_numbers_sample_after_sample(data_dir: Path) -> Non
     write_sensors(data_dir / "mine")
     content = opened().train.images
     rows = extractor.features("pixels", content)
-    assert isinstance(content, Windows)
-    assert (rows.shape, rows.dtype) == ((24, 300), np.float32)
-    assert rows[7].tolist() == content.values[7].ravel().tolist()
+    assert (rows.shape, rows.dtype, rows[7].tolist()) == ((24, 300), np.float32, content.values[7].ravel().tolist())
     assert pixels.values_form(content) == Form((100, 3), -1.0, 1.0)
 
 
@@ -94,15 +96,8 @@ def test_a_subset_takes_the_same_windows_from_pieces_as_from_one_file(data_dir: 
     assert 0 < len(whole.train) < 60
     assert whole.title == "mine (own data; subset: 12 of 240 training and all 60 test windows)"
     (data_dir / "mine" / "train.parquet").unlink()
-    for part, rows in enumerate((slice(0, 20), slice(20, 60))):
-        write(
-            data_dir / "mine",
-            f"train-0000{part}-of-00002",
-            window=list(values[rows]),
-            rate_hz=[RATES[row // 3 % 4] for row in range(60)][rows],
-            label=[row % 3 for row in range(60)][rows],
-            label_name=[("walk", "sit", "run")[row % 3] for row in range(60)][rows],
-        )
+    for part, rows in enumerate((range(20), range(20, 60))):
+        write(data_dir / "mine", f"train-0000{part}-of-00002", **of_rows(values, rows))
     pieces = load_dataset(DataSpec(dataset="own:mine", train_per_class=4))
     assert pieces.train.images.digest() == whole.train.images.digest()
     assert pieces.train.labels.tolist() == whole.train.labels.tolist()
@@ -119,8 +114,7 @@ def test_the_published_scaling_uses_the_training_part_alone() -> None:
         z = np.clip((test[:, :, axis] - values.mean()) / values.std(), -2, 2)
         np.testing.assert_allclose(other.values[:, :, axis], 2 * ((z + 2) / 4 - 0.5), atol=1e-6)
     assert abs(scaled.values).max() == abs(other.values).max() == 1
-    changed = dataset.z_scored(train, test * 3)[0]
-    np.testing.assert_array_equal(changed.values, scaled.values)
+    np.testing.assert_array_equal(dataset.z_scored(train, test * 3)[0].values, scaled.values)
     flat, _ = dataset.z_scored(np.full((4, 100, 3), 9.8, np.float32), test)
     assert not flat.values.any()
 
@@ -141,21 +135,18 @@ def spoiled(row: int, place: int, value: float) -> list[np.ndarray]:
     return list(values)
 
 
-@pytest.mark.parametrize(
-    ("columns", "where"),
-    [
-        ({"window": [[0.0] * (250 if row == 3 else 300) for row in range(24)]}, f"{MINE} row 3, window = a list of 250"),
-        ({"window": [None if row == 2 else [0.0] * 300 for row in range(24)]}, f"{MINE} row 2, window = a list of 0"),
-        ({"window": spoiled(5, 7, float("nan"))}, f"{MINE} row 5, window = nan"),
-        ({"window": spoiled(4, 299, float("inf"))}, f"{MINE} row 4, window = inf"),
-        ({"window": [["a"] * 300] * 24}, f"{MINE} column window = list<element: string>"),
-        ({"window": [0.5] * 24}, f"{MINE} column window = double"),
-        ({"rate_hz": [20] * 6 + [25] + [20] * 17}, f"{MINE} row 6, rate_hz = 25"),
-        ({"rate_hz": pa.array([20] * 6 + [None] + [20] * 17)}, f"{MINE} row 6, rate_hz = nothing"),
-        ({"rate_hz": ["20"] * 24}, f"{MINE} column rate_hz = string"),
-        ({"rate_hz": None}, "own:mine/train.parquet = window, label, label_name"),
-    ],
-)
+@pytest.mark.parametrize(("columns", "where"), [
+    ({"window": [[0.0] * (250 if row == 3 else 300) for row in range(24)]}, f"{MINE} row 3, window = a list of 250"),
+    ({"window": [None if row == 2 else [0.0] * 300 for row in range(24)]}, f"{MINE} row 2, window = a list of 0"),
+    ({"window": spoiled(5, 7, float("nan"))}, f"{MINE} row 5, window = nan"),
+    ({"window": spoiled(4, 299, float("inf"))}, f"{MINE} row 4, window = inf"),
+    ({"window": [["a"] * 300] * 24}, f"{MINE} column window = list<element: string>"),
+    ({"window": [0.5] * 24}, f"{MINE} column window = double"),
+    ({"rate_hz": [20] * 6 + [25] + [20] * 17}, f"{MINE} row 6, rate_hz = 25"),
+    ({"rate_hz": pa.array([20] * 6 + [None] + [20] * 17)}, f"{MINE} row 6, rate_hz = nothing"),
+    ({"rate_hz": ["20"] * 24}, f"{MINE} column rate_hz = string"),
+    ({"rate_hz": None}, "own:mine/train.parquet = window, label, label_name"),
+])
 def test_windows_that_cannot_be_used(columns: dict[str, object], where: str, data_dir: Path) -> None:
     write_sensors(data_dir / "mine", **columns)
     assert location(refusal()) == where
@@ -163,13 +154,10 @@ def test_windows_that_cannot_be_used(columns: dict[str, object], where: str, dat
 
 def test_a_rate_that_the_test_part_lacks_is_no_example(data_dir: Path) -> None:
     write_sensors(data_dir / "mine")
-    write(
-        data_dir / "mine", "test", window=list(signal(24)), rate_hz=[RATES[row // 3 % 3] for row in range(24)],
-        label=[row % 3 for row in range(24)],
-    )  # fmt: skip
+    three = of_rows(signal(24), range(24)) | {"rate_hz": [RATES[row // 3 % 3] for row in range(24)]}
+    write(data_dir / "mine", "test", **three)
     found = opened()
-    assert len(found.sources) == 3
-    assert len(found.train) < 24
+    assert (len(found.sources), len(found.train) < 24) == (3, True)
 
 
 def test_a_file_of_pictures_under_a_sensor_s_name(data_dir: Path) -> None:
@@ -189,43 +177,32 @@ def test_no_network_reads_windows(data_dir: Path) -> None:
     assert (location(refused(raw)), refused(raw).fix["data.backbone"]) == ("data.backbone = vit-cifar100", "pixels")
     adapted = refused({**raw, "method": "naive", "params": {"adapter": "film"}})  # which pixels would not mend
     assert (location(adapted), "data.backbone" in adapted.fix) == ("data.dataset = own:mine", False)
-    with pytest.raises(BadInput, match="reads pictures only"):
-        next(iter(extractor.load("convnext-cifar100").batches(opened().train.images)))
+    refuses("reads pictures only", lambda: next(iter(extractor.load("convnext-cifar100").batches(opened().train.images))))
 
 
 def test_a_run_by_rate_says_what_it_does_not_protect(data_dir: Path) -> None:
     write_sensors(data_dir / "mine", n=96)
-    raw = {
-        "data": {"dataset": "own:mine"},
-        "scenario": {"kind": "source-incremental", "order": ["50 Hz", "5 Hz", "20 Hz"]},
-        "privacy": {"epsilons": [2.0], "delta": 1e-3},
-        "seeds": [0],
-    }
-    events = list(engine.run(checks.parse(raw)))
-    (started,) = [event for event in events if isinstance(event, Started)]
-    (finished,) = [event for event in events if isinstance(event, CellFinished)]
-    assert started.task_names == ("50 Hz", "5 Hz", "20 Hz")
+    order = ["50 Hz", "5 Hz", "20 Hz"]
+    events = list(engine.run(by_rate("own:mine", 2.0, order=order)))
+    (started,), (finished,) = of_kind(events, Started), of_kind(events, CellFinished)
+    assert started.task_names == tuple(order)
     assert any("windows of one recording may overlap" in line for line in finished.guarantee.not_covered)
     assert finished.guarantee.composition.startswith("parallel")
 
 
+def by_rate(dataset: str, *epsilons: float, **stream: object) -> RunSpec:
+    scenario, privacy = {"kind": "source-incremental", **stream}, {"epsilons": list(epsilons), "delta": 1e-3}
+    return checks.parse({"data": {"dataset": dataset}, "scenario": scenario, "privacy": privacy, "seeds": [0]})
+
+
 def test_the_published_scaling_is_refused_where_a_bound_would_not_cover_it(data_dir: Path) -> None:
-    rows = 40
-    values = {
-        "window": list(signal(rows)),
-        "rate_hz": [RATES[row % 4] for row in range(rows)],
-        "label": [row % 5 for row in range(rows)],
-    }
-    for split in ("train", "test"):
-        write(data_dir / "har_wisdm", split, **values)
-    raw = {"data": {"dataset": "har-wisdm-zscored"}, "scenario": {"kind": "source-incremental"}, "seeds": [0]}
-    said = refused({**raw, "privacy": {"epsilons": [1.0, float("inf")], "delta": 1e-3}})
-    assert location(said) == "data.dataset = har-wisdm-zscored"
-    events = list(engine.run(checks.parse({**raw, "privacy": {"epsilons": [float("inf")], "delta": 1e-3}})))
-    (finished,) = [event for event in events if isinstance(event, CellFinished)]
+    rates, labels = [RATES[row % 4] for row in range(40)], [row % 5 for row in range(40)]
+    write_both(data_dir / "har_wisdm", window=list(signal(40)), rate_hz=rates, label=labels)
+    asked = by_rate("har-wisdm-zscored", 1.0, math.inf)
+    assert location(refusal_of(checks.check_run, asked)) == "data.dataset = har-wisdm-zscored"
+    (finished,) = of_kind(list(engine.run(by_rate("har-wisdm-zscored", math.inf))), CellFinished)
     assert any("no ledger pays for them" in line for line in finished.guarantee.not_covered)
     content = load_dataset(DataSpec(dataset="har-wisdm-zscored")).train.images
-    assert isinstance(content, Windows)
     np.testing.assert_allclose(content.values.std(axis=(0, 1)), 0.48, atol=0.02)  # half, less what is clipped
 
 
@@ -233,27 +210,22 @@ def test_the_published_scaling_is_refused_where_a_bound_would_not_cover_it(data_
 def test_the_real_windows(name: str, n_train: int, n_test: int, real_data: Path) -> None:
     found = load_dataset(DataSpec(dataset=name))
     assert (len(found.train), len(found.test), len(found.classes)) == (n_train, n_test, 5)
-    assert isinstance(found.train.images, Windows)
     assert "(stands in for HARW)" in found.title
     values = found.train.images.values
     assert (abs(values) == 1).mean() < 0.003
     # Both are in m/s^2: a phone at rest feels the standard gravity, half of the range.
     assert np.median(np.linalg.norm(values, axis=2)) == pytest.approx(0.5, abs=0.01)
     assert [source.name for source in found.sources] == ["5 Hz", "10 Hz", "20 Hz", "50 Hz"]
-    assert found.train.sources is not None
     assert (np.bincount(found.train.labels * 4 + found.train.sources) > 0).all()
 
 
 def test_all_of_cifar10_comes_before_all_of_cifar100(real_data: Path) -> None:
-    raw = {
-        "data": {"dataset": "cifar10-100", "train_per_class": 3, "test_per_class": 1},
-        "scenario": {"kind": "split", "tasks": 11},
-        "privacy": {"epsilons": [8.0], "delta": 1e-4},
-        "seeds": [0],
-    }
-    spec = checks.parse(raw)
+    spec = checks.parse({
+        "data": {"dataset": "cifar10-100", "train_per_class": 3, "test_per_class": 1}, "seeds": [0],
+        "scenario": {"kind": "split", "tasks": 11}, "privacy": {"epsilons": [8.0], "delta": 1e-4},
+    })  # fmt: skip
     dataset = load_dataset(spec.data)
-    (started,) = [event for event in engine.run(spec) if isinstance(event, Started)]
+    (started,) = of_kind(list(engine.run(spec)), Started)
     assert (len(dataset.classes), started.n_tasks, started.n_train) == (110, 11, 330)
     assert dataset.classes[9:11] == ("CIFAR-10: truck", "CIFAR-100: apple")
     assert dataset.title.startswith("CIFAR-10/100 (subset: ")
@@ -268,16 +240,13 @@ SCRIPT = Path(__file__).parents[2] / "scripts" / "prepare_sensors.py"
 def recorded(seconds: float, rate: int, activity: str, subject: str = "a", start: float = 0.0) -> pd.DataFrame:
     """Samples whose x is their time: what is left of them tells what was cut."""
     times = start + np.arange(int(seconds * rate)) / rate
-    return pd.DataFrame(
-        {"time": times, "x": times, "y": 0.5, "z": 9.8, "activity": activity, "subject": subject},
-        columns=list(prepare_sensors.COLUMNS),
-    )
+    made = {"time": times, "x": times, "y": 0.5, "z": 9.8, "activity": activity, "subject": subject}
+    return pd.DataFrame(made, columns=list(prepare_sensors.COLUMNS))
 
 
 def test_equal_time_stamps_are_averaged_and_times_ascend() -> None:
     times, values = prepare_sensors.merged(np.array([2.0, 1, 2, 3, 2]), np.array([[1.0, 0], [5, 1], [2, 0], [7, 0], [6, 3]]))
-    assert times.tolist() == [1, 2, 3]
-    assert values.tolist() == [[5, 1], [3, 1], [7, 0]]
+    assert (times.tolist(), values.tolist()) == ([1, 2, 3], [[5, 1], [3, 1], [7, 0]])
 
 
 def test_a_gap_of_more_than_300_ms_ends_a_session() -> None:
@@ -294,16 +263,13 @@ def test_stable_rates_are_known_with_some_jitter(rate: int) -> None:
 
 
 def test_other_and_unsteady_rates_are_none() -> None:
-    assert prepare_sensors.stable_rate(np.arange(400) / 14) is None
-    assert prepare_sensors.stable_rate(np.arange(400) / 100) is None
     both = np.cumsum(np.tile([0.02, 0.18], 200))  # 10 Hz on average only
-    assert prepare_sensors.stable_rate(both) is None
-    assert prepare_sensors.stable_rate(np.array([1.0])) is None
+    for times in (np.arange(400) / 14, np.arange(400) / 100, both, np.array([1.0])):
+        assert prepare_sensors.stable_rate(times) is None
 
 
 @pytest.mark.parametrize(
-    ("seconds", "first", "last"), [(60, 10, 49.9), (3600, 10, 1810), (20.2, 10, 10.1), (19, None, None), (0, None, None)]
-)
+    ("seconds", "first", "last"), [(60, 10, 49.9), (3600, 10, 1810), (20.2, 10, 10.1), (19, None, None), (0, None, None)])
 def test_ten_seconds_off_both_ends_and_thirty_minutes_at_most(seconds: float, first: float, last: float) -> None:
     times = np.arange(round(seconds * 10)) / 10
     kept = times[prepare_sensors.trimmed(times)]
@@ -311,19 +277,14 @@ def test_ten_seconds_off_both_ends_and_thirty_minutes_at_most(seconds: float, fi
 
 
 def test_stretches_keep_to_one_person_one_label_one_session_and_one_rate() -> None:
-    samples = pd.concat(
-        [
-            recorded(40, 20, "walk"),
-            recorded(40, 20, "sit", start=40),  # no gap: another label alone
-            recorded(40, 10, "sit", start=200),
-            recorded(40, 14, "sit", start=300),  # no rate that is kept
-            recorded(40, 20, "walk", subject="b"),
-        ]
-    ).sample(frac=1, random_state=0)
+    samples = pd.concat([
+        recorded(40, 20, "walk"), recorded(40, 20, "sit", start=40),  # no gap: another label alone
+        recorded(40, 10, "sit", start=200), recorded(40, 14, "sit", start=300),  # no rate that is kept
+        recorded(40, 20, "walk", subject="b"),
+    ]).sample(frac=1, random_state=0)  # fmt: skip
     found = prepare_sensors.stretches(samples)
-    assert [(one.subject, one.activity, one.rate) for one in found] == [
-        ("a", "walk", 20), ("a", "sit", 20), ("a", "sit", 10), ("b", "walk", 20),
-    ]  # fmt: skip
+    kinds = [(one.subject, one.activity, one.rate) for one in found]
+    assert kinds == [("a", "walk", 20), ("a", "sit", 20), ("a", "sit", 10), ("b", "walk", 20)]
     ends = [float(one.values[place, 0]) for one in found for place in (0, -1)]
     assert ends == pytest.approx([10, 29.95, 50, 69.95, 210, 229.9, 10, 29.95], abs=0.06)
 
@@ -338,42 +299,24 @@ def test_the_last_15_percent_are_for_testing_and_no_sample_is_in_both() -> None:
 def test_windows_overlap_as_the_step_says() -> None:
     values = np.arange(900, dtype=np.float32).reshape(300, 3)
     cut = prepare_sensors.windows(values, 75)
-    assert (cut.shape, cut.dtype) == ((3, 100, 3), np.float32)
-    for number, window in enumerate(cut):
-        np.testing.assert_array_equal(window, values[75 * number : 75 * number + 100])
-    assert len(prepare_sensors.windows(values[:99], 75)) == 0
-    assert len(prepare_sensors.windows(values[:100], 75)) == 1
+    np.testing.assert_array_equal(cut, np.stack([values[start : start + 100] for start in (0, 75, 150)]), strict=True)
+    assert [len(prepare_sensors.windows(values[:n], 75)) for n in (99, 100)] == [0, 1]
 
 
 def test_overlap_is_25_percent_for_the_commonest_and_up_to_90_for_rare_ones() -> None:
-    def long(n: int, rate: int, activity: str) -> Stretch:
-        return Stretch(np.zeros((n, 3), np.float32), rate, activity, "a")
-
-    found = [
-        long(6000, 50, "walk"),
-        long(4000, 50, "walk"),
-        long(5000, 50, "sit"),
-        long(10, 5, "sit"),
-        long(2000, 5, "walk"),
-    ]
+    kinds = ((6000, 50, "walk"), (4000, 50, "walk"), (5000, 50, "sit"), (10, 5, "sit"), (2000, 5, "walk"))
+    found = [Stretch(np.zeros((n, 3), np.float32), rate, activity, "a") for n, rate, activity in kinds]
     assert prepare_sensors.steps(found) == {(50, "walk"): 75, (50, "sit"): 38, (5, "sit"): 10, (5, "walk"): 15}
 
 
-def test_the_script_makes_a_dataset_that_loads(
-    data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    samples = [
-        recorded(400, rate, activity, start=1000 * number)
-        for number, (rate, activity) in enumerate((r, a) for r in (5, 10, 20, 50) for a in ("walk", "sit"))
-    ]
-    path = tmp_path / "raw.csv"
-    pd.concat(samples).to_csv(path, index=False)
+def test_the_script_makes_a_dataset_that_loads(data_dir, tmp_path, monkeypatch, capsys):
+    path, kinds = tmp_path / "raw.csv", product((5, 10, 20, 50), ("walk", "sit"))
+    pd.concat([recorded(400, *kind, start=1000 * place) for place, kind in enumerate(kinds)]).to_csv(path, index=False)
     monkeypatch.setattr(sys, "argv", ["prepare_sensors.py", str(data_dir / "walks"), str(path)])
     with pytest.raises(SystemExit) as ended:
         runpy.run_path(str(SCRIPT), run_name="__main__")
     assert ended.value.code == 0
     found = load_dataset(DataSpec(dataset="own:walks"))
-    assert isinstance(found.train.images, Windows)
     assert (found.classes, len(found.sources)) == (("sit", "walk"), 4)
     assert abs(found.train.images.values).max() <= 1
     said = capsys.readouterr().out
@@ -386,20 +329,15 @@ def test_the_script_makes_a_dataset_that_loads(
     assert share == pytest.approx(0.15, abs=0.03)
 
 
-@pytest.mark.parametrize(
-    ("text", "sentence"),
-    [
-        ("time,x,y,z,activity\n0,1,2,3,walk\n", "raw.csv = time, x, y, z, activity: must have a column subject"),
-        ("time,x,y,z,activity,subject\n0,1,2,up,walk,a\n", "raw.csv line 2, z = up: must be a number"),
-        ("time,x,y,z,activity,subject\n0,1,nan,3,walk,a\n", "raw.csv line 2, y = nan: must be a number"),
-        ("time,x,y,z,activity,subject\n0,1,2,3,,a\n", "raw.csv line 2, activity = nothing: must be a name"),
-        ("", "raw.csv = EmptyDataError: must be a CSV file that you can read"),
-        (
-            "time,x,y,z,activity,subject\n0,1,2,3,walk,a\n",
-            "raw.csv = no window: must hold stretches of one activity at 5, 10, 20 or 50 Hz with 100 samples left for train",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("text", "sentence"), [
+    ("time,x,y,z,activity\n0,1,2,3,walk\n", "raw.csv = time, x, y, z, activity: must have a column subject"),
+    ("time,x,y,z,activity,subject\n0,1,2,up,walk,a\n", "raw.csv line 2, z = up: must be a number"),
+    ("time,x,y,z,activity,subject\n0,1,nan,3,walk,a\n", "raw.csv line 2, y = nan: must be a number"),
+    ("time,x,y,z,activity,subject\n0,1,2,3,,a\n", "raw.csv line 2, activity = nothing: must be a name"),
+    ("", "raw.csv = EmptyDataError: must be a CSV file that you can read"),
+    ("time,x,y,z,activity,subject\n0,1,2,3,walk,a\n",
+     "raw.csv = no window: must hold stretches of one activity at 5, 10, 20 or 50 Hz with 100 samples left for train"),
+])
 def test_recordings_that_cannot_be_used(text: str, sentence: str, tmp_path: Path) -> None:
     (tmp_path / "raw.csv").write_text(text, encoding="utf-8")
     assert str(refusal_of(prepare_sensors.prepare, [tmp_path / "raw.csv"], tmp_path / "out")) == sentence

@@ -173,8 +173,7 @@ def lied(folder: Path) -> tuple[str, float, int]:
 
 def released(folder: Path) -> tuple[str, float, int]:
     """Noise of the operating system: the ledger is the simulation's, the arrays are not, and no folder answers twice."""
-    spec = asked("label-means", 'privacy.noise="release"')
-    ended = processes(folders := parts(spec, folder))
+    ended = processes(folders := parts(asked("label-means", 'privacy.noise="release"'), folder))
     assert ended.status == 0, ended.said
     usual = simulated(asked("label-means"))
     ours, theirs = ([to_json(event) for event in of if isinstance(event, Classifier)] for of in (ended.events, usual))
@@ -193,11 +192,8 @@ def differing(ours: Sequence[Event], theirs: Sequence[Event]) -> int:
 
 
 SCENARIOS: Mapping[str, Callable[[Path], tuple[str, float, int]]] = {
-    **{method: partial(honest, method) for method in SMALL},
-    "killed": killed,
-    "lied": lied,
-    "released": released,
-}
+    **{method: partial(honest, method) for method in SMALL}, "killed": killed, "lied": lied, "released": released,
+}  # fmt: skip
 
 
 @pytest.mark.slow

@@ -101,15 +101,13 @@ def doors(folder: Path) -> list[Door]:
     arrays = sorted(name for name in exported if name.endswith(".safetensors"))[0]
     (card_name,) = (name for name in exported if name.endswith("privacy_card.json"))
     return [
-        door("spec.toml", settings),
-        door(f"DIR/{card_name}", lambda path: card.verify(read_file(path, "CARD"))),
+        door("spec.toml", settings), door(f"DIR/{card_name}", lambda path: card.verify(read_file(path, "CARD"))),
         door("record.json", measured.read_measured),
         door("schema.toml", lambda path: schema.parsed(path, "schema.toml")),
-        door("DIR/classifier/classifier.json", answers),
-        door(f"DIR/{arrays}", answers),
+        door("DIR/classifier/classifier.json", answers), door(f"DIR/{arrays}", answers),
         *(door(f"asked.{ending}", answered) for ending in ("npz", "npy", "csv", "png", "txt")),
         *(door(name, taken) for name, _ in bad_files.GOOD),
-    ]
+    ]  # fmt: skip
 
 
 def changed(one: Door, draw: random.Random) -> str:
@@ -125,13 +123,10 @@ def changed(one: Door, draw: random.Random) -> str:
 def no_files(one: Door) -> Iterator[tuple[str, str]]:
     """Puts what is no file into the door: gives what it was, and the trouble. What waits for a pipe's end waits for ever."""
     makers: dict[str, Callable[[Path], object]] = {
-        "nothing": lambda path: None,
-        "a pipe": os.mkfifo,
-        "a folder": Path.mkdir,
-        "a circle": lambda path: path.symlink_to(path),
-        "a device": lambda path: path.symlink_to("/dev/zero"),
+        "nothing": lambda path: None, "a pipe": os.mkfifo, "a folder": Path.mkdir,
+        "a circle": lambda path: path.symlink_to(path), "a device": lambda path: path.symlink_to("/dev/zero"),
         "a huge file": _huge,
-    }
+    }  # fmt: skip
     for what, make in makers.items():
         one.path.unlink()
         make(one.path)

@@ -57,8 +57,6 @@ class Stranger(subprocess.Popen[bytes]):
 
     def answers(self) -> bool:
         """Whether it lives: who was killed before this question cannot answer it."""
-        assert self.stdin is not None
-        assert self.stdout is not None
         with suppress(BrokenPipeError):
             self.stdin.write(b"?\n")
         return self.stdout.readline() == b"?\n"

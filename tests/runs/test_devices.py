@@ -67,8 +67,7 @@ def answers(monkeypatch: pytest.MonkeyPatch, text: str) -> list[dict[str, str]]:
 
 def test_the_drivers_cards_have_names_and_sizes() -> None:
     assert cuda_driver.cards(driver("first", "second")) == [("first", 2**30), ("second", 2**31)]
-    assert cuda_driver.cards(driver()) == []
-    assert cuda_driver.cards(driver("first", broken=100)) == []
+    assert (cuda_driver.cards(driver()), cuda_driver.cards(driver("first", broken=100))) == ([], [])
 
 
 def test_a_computer_without_a_driver_has_the_processor_only() -> None:
@@ -81,8 +80,7 @@ def test_cards_need_no_device_file_and_are_asked_for_once(monkeypatch: pytest.Mo
     wanted = [("cpu", "Processor"), ("cuda:0", "NVIDIA Y (16 GB)"), ("cuda:1", "NVIDIA Z (8 GB)")]
     for _ in range(2):
         assert [(device.name, device.title) for device in process.devices()] == wanted
-    assert process.default() == "cuda:0"
-    assert len(asked) == 1
+    assert (process.default(), len(asked)) == ("cuda:0", 1)
 
 
 @pytest.mark.parametrize("text", ["", "[]", "no driver"])
@@ -111,9 +109,7 @@ def test_torch_without_cuda_uses_no_card(line: str, uses: bool, tmp_path: Path, 
 
 
 @pytest.mark.parametrize("visible", [None, "0", "1,0", ""])
-def test_a_run_on_the_processor_sees_no_card_and_what_it_starts_sees_them_again(
-    visible: str | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_on_the_processor_sees_no_card_and_what_it_starts_sees_them_again(visible, monkeypatch):
     if visible is not None:
         monkeypatch.setenv(CARDS, visible)
     assert process.worker_environment("sqlite://", "cuda:0").get(CARDS) == visible
@@ -127,14 +123,12 @@ def test_a_run_on_the_processor_sees_no_card_and_what_it_starts_sees_them_again(
 def test_hiding_cards_changes_this_process_only(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "environ", {CARDS: "3"})
     process.hide_cards()
-    assert os.environ[CARDS] == ""
-    assert process.environment("cuda:0") == {CARDS: "3"}
+    assert (os.environ[CARDS], process.environment("cuda:0")) == ("", {CARDS: "3"})
 
 
 def test_the_command_line_hides_cards_from_what_runs_on_the_processor(monkeypatch: pytest.MonkeyPatch) -> None:
     answers(monkeypatch, '[["NVIDIA Y", 1]]')
     monkeypatch.setattr(os, "environ", {})
     assert (common.on_device(None), os.environ) == ("cuda:0", {})
-    assert common.on_device("cpu") == "cpu"
-    assert os.environ[CARDS] == ""
+    assert (common.on_device("cpu"), os.environ[CARDS]) == ("cpu", "")
     assert common.on_device(None) == "cuda:0"  # what it starts for a card sees it again

@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import multiprocessing
 import os
 import signal
 import sys
+import threading
 import time
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import pytest
 from safetensors import numpy as safetensors
 from sqlalchemy import insert
+from sqlalchemy.exc import OperationalError
 
-from dpcl_core.errors import StoreTrouble
-from dpcl_core.events import CellFinished, TaskLearned
-from dpcl_core.runs import database, executor, process, resumption, tables
-from dpcl_core.runs.executor import LocalExecutor
-from dpcl_core.runs.run import columns_of
+from dpcl_core import cli
+from dpcl_core.errors import StoreTrouble, StoreUnusable
+from dpcl_core.events import CellFinished, Progress, Started, TaskLearned
+from dpcl_core.runs import administration, database, executor, frames, process, resumption, tables, worker
+from dpcl_core.runs.executor import WORKER, LocalExecutor
+from dpcl_core.runs.process import Patience, WarmWorker, log_file
+from dpcl_core.runs.run import Run, columns_of, work_of
 from dpcl_core.runs.store import Store
+from pages.parts import state
 from scripts.record_outages import Starts, race
 from tests.runs.test_outages import locked
 from tests.support import replay, stand_in
+from tests.support.asserting import printed
 from tests.support.postgres import both, both_if_slow
 from tests.support.tiers import quick
 from tests.support.waiting import until
@@ -137,15 +146,12 @@ def test_a_stranger_with_the_number_of_a_dead_worker_is_left_alone(store, strang
     assert stranger.answers()
 
 
-@pytest.mark.parametrize(
-    ("limit", "machine", "ends_as"),
-    [
-        ("SILENT_SECONDS", "here", None),  # it is seen to live
-        ("STUCK_SECONDS", "here", "lost"),  # it lives but is stuck: it is ended, too
-        ("SILENT_SECONDS", "elsewhere", "lost"),  # nobody can look: silence must do
-        ("STUCK_SECONDS", "elsewhere", None),
-    ],
-)
+@pytest.mark.parametrize(("limit", "machine", "ends_as"), [
+    ("SILENT_SECONDS", "here", None),  # it is seen to live
+    ("STUCK_SECONDS", "here", "lost"),  # it lives but is stuck: it is ended, too
+    ("SILENT_SECONDS", "elsewhere", "lost"),  # nobody can look: silence must do
+    ("STUCK_SECONDS", "elsewhere", None),
+])
 def test_a_process_that_gives_no_sign_for_too_long_is_lost(store, stranger, monkeypatch, limit, machine, ends_as):
     monkeypatch.setattr(executor, limit, 0.2)
     worker = process.process_of(stranger.pid)
@@ -227,3 +233,173 @@ def _under_way(store: Store, worker: process.Process, status: str, *, silent: fl
     run_id = replay.fill(store, replay.a_spec(), [], status=status)
     replay.alter(store, run_id, heartbeat=time.time() - silent, **columns_of(worker))
     return run_id
+
+
+# The real engine in a real worker process, on the bundled digits.
+
+
+@pytest.mark.parametrize("is_warm", [False, True], ids=["fresh", "warm"])
+def test_a_true_run_says_in_its_process_what_the_engine_says_here_and_plays_back_the_same(
+    store, is_warm, monkeypatch, tmp_path
+):
+    monkeypatch.setattr(process, "PROGRAM", tmp_path)  # so that nobody who edits the program meanwhile is noticed
+    spec = replay.a_spec(epsilons=(1.0, 8.0), seeds=(0, 1), tasks=2)
+    seeded = replace(spec, privacy=replace(spec.privacy, noise="seeded"))
+    app = LocalExecutor(store, warm=WarmWorker(WORKER))
+    if is_warm:
+        app.warm.expect(store.url, "dpcl_core.methods.features.cosine")
+        app.warm.keep(store.url, is_idle=True)
+        ready = app.warm.waiting.process.pid
+        until(lambda: app.warm.waiting.here.is_set())
+    run_id = store.create(seeded)
+    app.submit(run_id)
+    assert not is_warm or store.get(run_id).process.pid == ready
+    until(lambda: store.get(run_id).is_over)
+    run = store.get(run_id)
+    assert run.status == "finished", (run.error, run.error_log, log_file(run_id).read_text())
+    kept = [event for _, event in store.events_after(run_id)]
+    here = list(worker.real_engine(seeded, "cpu"))
+    said = (Started, TaskLearned)
+    assert [event for event in kept if isinstance(event, said)] == [event for event in here if isinstance(event, said)]
+    assert [event.guarantee for event in kept if isinstance(event, CellFinished)] == [
+        event.guarantee for event in here if isinstance(event, CellFinished)
+    ]
+    assert any(isinstance(event, Progress) for event in kept)
+    again = [event for _, event in store.events_after(replay.fill(store, seeded, kept))]
+    for table in (frames.accuracy, frames.metrics, frames.spent):
+        assert table(again).equals(table(kept))
+        assert len(table(kept)) > 0
+    assert store.estimates([work_of(seeded)])[0] is not None
+
+
+# The queue moves while a server is up or `dpcl work` runs, outlasts a store that is away, and stops when asked.
+
+
+@dataclass
+class Troubled:
+    """An executor that fails in turns, then ends the test."""
+
+    over: threading.Event
+    errors: list[Exception | None]
+    looks: int = 0
+
+    def schedule(self) -> None:
+        error = self.errors[self.looks]
+        self.looks += 1
+        if self.looks == len(self.errors):
+            self.over.set()
+        if error is not None:
+            raise error
+
+
+def test_a_store_that_is_away_and_an_unexpected_error_do_not_end_it(monkeypatch, capsys):
+    monkeypatch.setattr(executor, "PAUSE_SECONDS", 0.001)
+    over, heard, done = threading.Event(), [], []
+    away = StoreTrouble("store x: locked")
+    troubled = Troubled(over, [None, away, away, KeyError("no such part"), away, None, away])
+    opened = iter([away, None])
+
+    def opens() -> Troubled:
+        if (error := next(opened)) is not None:
+            raise error
+        return troubled
+
+    executor.move(
+        opens, over, after_each=lambda: done.append(troubled.looks), on_trouble=heard.append, patience=Patience(0.001, 0.002)
+    )
+    assert (troubled.looks, done) == (7, [1, 6])
+    assert heard == [away, away, away]  # once in each outage: before the store was open, and twice later
+    assert "no such part" in capsys.readouterr().err
+
+
+def test_a_server_moves_the_queue_without_a_page_and_stops_with_it(store, monkeypatch):
+    monkeypatch.setattr(state, "_FIRST_PAGE_SECONDS", 0.0)
+    monkeypatch.setattr(state, "executor", lambda: LocalExecutor(store, stand_in.command("replay:0.1")))
+    run_id = store.create(replay.a_spec())
+
+    async def served() -> None:
+        async with state.moving(None):
+            assert [thread.name for thread in threading.enumerate()].count("queue") == 1
+            await asyncio.to_thread(until, lambda: store.status(run_id) == "finished")
+
+    asyncio.run(served())
+    assert "queue" not in [thread.name for thread in threading.enumerate()]
+
+
+@pytest.mark.parametrize(("behaviour", "status", "end"), [("replay:0.1", 0, "finished"), ("broken", 1, "failed")])
+def test_work_carries_out_what_waits(store, monkeypatch, capsys, behaviour, status, end):
+    run_ids = [store.create(replay.a_spec(), name=f"number {number}") for number in (1, 2)]
+    monkeypatch.setattr(LocalExecutor, "_start", _started_as(behaviour))
+    assert cli.main(["work", "--once", "--json"]) == status
+    out, err = capsys.readouterr()
+    assert json.loads(out) == [{"run_id": run_id, "status": end} for run_id in run_ids]
+    lines = [line for line in err.splitlines() if "number 1" in line]
+    assert lines[0] == f"run {run_ids[0]} (number 1): started on {process.here('cpu')}"
+    assert lines[1].startswith(f"run {run_ids[0]} (number 1): {end}")
+
+
+def _started_as(behaviour: str) -> Callable[[LocalExecutor, Run], None]:
+    start = LocalExecutor._start
+    return lambda self, run: start(LocalExecutor(self.store, stand_in.command(behaviour)), run)
+
+
+def test_work_ends_at_once_where_nothing_waits(store, capsys):
+    assert printed(capsys, "work", "--once") == ""
+
+
+def test_a_waiting_run_that_is_deleted_with_its_data_is_reported_once_and_work_goes_on(store, monkeypatch, capsys):
+    spec = replay.a_spec()
+    on_own = replace(spec, data=replace(spec.data, dataset="own:visits"))
+    run_id = store.create(on_own, name="mine", device="elsewhere/cpu")
+    looks = []
+
+    def looked(_executor: LocalExecutor) -> None:
+        looks.append("look")
+        if len(looks) == 2:
+            administration.purge(store, "own:visits")
+        if len(looks) > 4:
+            pytest.fail("it looks on for ever")
+
+    monkeypatch.setattr(executor, "PAUSE_SECONDS", 0.001)
+    monkeypatch.setattr(LocalExecutor, "schedule", looked)
+    assert cli.main(["work", "--once", "--json"]) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out) == [{"run_id": run_id, "status": "deleted"}]
+    assert err == f"run {run_id} (mine): deleted\n"
+
+
+def test_work_says_at_once_what_no_waiting_mends(home, monkeypatch, capsys):
+    monkeypatch.setattr(process.time, "sleep", lambda _: pytest.fail("it waited"))
+    (home / "store.sqlite").write_bytes(b"no database at all" * 100)
+    assert cli.main(["work"]) == 1
+    said = capsys.readouterr().err
+    assert "the file is damaged or no store" in said
+    assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize("message", [
+    'connection failed: FATAL:  password authentication failed for user "me"',
+    'connection failed: FATAL:  database "runs" does not exist',
+    'connection failed: FATAL:  no pg_hba.conf entry for host "x"',
+])
+def test_a_server_that_refuses_this_user_is_told_from_one_that_is_away(message):
+    refused = OperationalError("SELECT 1", {}, Exception(message))
+    away = OperationalError("SELECT 1", {}, Exception("connection failed: Connection refused"))
+    url = "postgresql+psycopg://me:secret@127.0.0.1:1/runs"
+    assert isinstance(database.trouble(refused, url), StoreUnusable)
+    assert not isinstance(database.trouble(away, url), StoreUnusable)
+
+
+def test_work_says_once_that_it_waits_for_the_store(home, monkeypatch, capsys):
+    locked = [StoreTrouble("store x: another program has kept it locked")] * 3
+    opened = Store.__init__
+
+    def init(self, url=None):
+        if locked:
+            raise locked.pop()
+        opened(self, url)
+
+    monkeypatch.setattr(Store, "__init__", init)
+    monkeypatch.setattr(process.time, "sleep", lambda _: None)
+    assert cli.main(["work", "--once"]) == 0
+    assert capsys.readouterr().err == "waiting for the store: store x: another program has kept it locked\n"

@@ -6,10 +6,14 @@ import math
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dpcl_core import metrics
-from dpcl_core.events import CellFinished, Leaks, Retained, TaskLearned, TokensScored
+from dpcl_core.events import CellFinished, Event, Leaks, Progress, Retained, Started, TaskLearned, TokensScored
+from dpcl_core.methods import catalog
 from dpcl_core.runs import frames
+from dpcl_core.runs.run import fraction_done, n_trained_together, seconds_left, stage, steady
 from dpcl_core.spec import Cell
 from tests.support import replay
 from tests.support.signatures import ENTRIES, PROTOTYPES, SCORES, TOLD, with_lists
@@ -23,30 +27,25 @@ GUARANTEE = next(event.guarantee for event in SAID if isinstance(event, CellFini
 def test_accuracy_has_one_row_for_each_task_seen_after_each_task():
     table = frames.accuracy(SAID)
     assert list(table.columns) == ["epsilon", "seed", "after_task", "on_task", "accuracy", "pooled"]
-    assert len(table) == 4 * (1 + 2 + 3)
-    assert (table["on_task"] <= table["after_task"]).all()
-    for event in SAID:
-        if isinstance(event, TaskLearned):
-            rows = table.query("epsilon == @event.cell.epsilon and seed == @event.cell.seed and after_task == @event.task")
-            assert tuple(rows.sort_values("on_task")["accuracy"]) == event.accuracy
-            assert set(rows["pooled"]) == {event.pooled}
+    expected = [
+        (event.cell.epsilon, event.cell.seed, event.task, on_task, accuracy, event.pooled)
+        for event in SAID if isinstance(event, TaskLearned) for on_task, accuracy in enumerate(event.accuracy)
+    ]  # fmt: skip
+    assert sorted(table.itertuples(index=False, name=None)) == sorted(expected)
 
 
 def test_metrics_are_those_of_the_finished_cells_and_undefined_ones_are_missing():
     table = frames.metrics(SAID)
-    assert list(table.columns) == ["epsilon", "seed", "metric", "value"]
-    assert len(table) == 4 * 6
+    assert (list(table.columns), len(table)) == (["epsilon", "seed", "metric", "value"], 4 * 6)
     assert table[table["metric"] == "FWT"]["value"].isna().all()
     one = next(event for event in SAID if isinstance(event, CellFinished) and event.cell == Cell(math.inf, 7))
     found = table[(table["epsilon"] == math.inf) & (table["seed"] == 7)].set_index("metric")["value"]
-    assert found["AA"] == one.metrics["AA"]
-    assert found["AF"] == one.metrics["AF"]
+    assert [found[name] for name in ("AA", "AF")] == [one.metrics[name] for name in ("AA", "AF")]
 
 
 def test_spent_is_what_the_ledger_added_up_to_after_each_task():
     table = frames.spent(SAID)
-    assert list(table.columns) == ["epsilon", "seed", "after_task", "accounted_epsilon"]
-    assert len(table) == 4 * 3
+    assert (list(table.columns), len(table)) == (["epsilon", "seed", "after_task", "accounted_epsilon"], 4 * 3)
     assert (table["accounted_epsilon"] == table["epsilon"]).all()
 
 
@@ -66,11 +65,8 @@ def test_every_token_said_has_one_row():
     scored = [event for event in OF_TEXTS if isinstance(event, TokensScored)]
     assert len(table) == sum(len(text.tokens) for event in scored for text in event.texts)
     one = table.query("epsilon == 1 and seed == 7 and task == 2 and model == 'base' and text == 1").sort_values("place")
-    assert tuple(one["token"]) == SCORED.tokens
-    assert tuple(one["probability"]) == SCORED.probability
-    assert tuple(one["commonness"]) == SCORED.commonness
-    assert tuple(one["is_stop"]) == SCORED.is_stop
-    assert tuple(one["kind"]) == SCORED.kinds
+    columns = {"token": "tokens", "kind": "kinds", **{name: name for name in ("probability", "commonness", "is_stop")}}
+    assert {name: tuple(one[name]) for name in columns} == {name: getattr(SCORED, of) for name, of in columns.items()}
     assert set(one["label"]) == {SCORED.label}
 
 
@@ -78,13 +74,11 @@ def test_what_is_retained_and_leaks_has_one_row_a_number():
     kept, leaks = frames.retained(OF_TEXTS), frames.leaks(OF_TEXTS)
     assert len(kept) == sum(len(event.ordinary) for event in OF_TEXTS if isinstance(event, Retained))
     row = kept.query("epsilon == 1 and seed == 0 and after_task == 2").sort_values("of_task")
-    assert row["ordinary"].tolist() == [0.5, 0.6, 0.7]
-    assert row["private"].isna().tolist() == [True, False, False]
+    assert (row["ordinary"].tolist(), row["private"].isna().tolist()) == ([0.5, 0.6, 0.7], [True, False, False])
     said = [event for event in OF_TEXTS if isinstance(event, Leaks)]
     assert len(leaks) == 3 * len(said)
     before = leaks.query("epsilon == 1 and seed == 0 and after_task == -1").sort_values("planted")
-    assert before["planted"].tolist() == [0, 1, 16]
-    assert before["exposure"].tolist() == [1.4, 1.5, 1.8]
+    assert (before["planted"].tolist(), before["exposure"].tolist()) == ([0, 1, 16], [1.4, 1.5, 1.8])
     assert set(before["confidence"]) == {0.95}
 
 
@@ -95,8 +89,7 @@ OF_LISTS = (frames.entries, frames.prototypes, frames.agreement, frames.anchors,
 @pytest.mark.parametrize(("table", "said"), [*((one, OF_TEXTS) for one in OF_RUNS), *((one, MATCHED) for one in OF_LISTS)])
 def test_an_empty_table_has_the_columns_and_types_of_a_full_one(table, said):
     assert table([]).dtypes.to_dict() == table(said).dtypes.to_dict()
-    assert len(table([])) == 0
-    assert frames.guarantees([]) == {}
+    assert (len(table([])), frames.guarantees([])) == (0, {})
 
 
 def test_every_entry_has_one_row() -> None:
@@ -106,14 +99,12 @@ def test_every_entry_has_one_row() -> None:
     for column in ("client", "weight", "group", "margin", "regret", "mode"):
         assert tuple(one[column]) == getattr(ENTRIES, column)
     assert list(zip(one["signature_x"], one["signature_y"], strict=True)) == list(ENTRIES.signature)
-    assert list(one["name"]) == ["World", "Sports", "World", "World"]
-    assert list(one["is_right"]) == [True, True, True, False]
+    assert (list(one["name"]), list(one["is_right"])) == (["World", "Sports", "World", "World"], [True, True, True, False])
 
 
 def test_every_group_matcher_anchor_count_and_statistic_has_one_row() -> None:
     groups = frames.prototypes([TOLD])
-    assert list(groups["name"]) == list(PROTOTYPES.name)
-    assert list(groups["signature_xy"]) == [0.01, 0.0]
+    assert (list(groups["name"]), list(groups["signature_xy"])) == (list(PROTOTYPES.name), [0.01, 0.0])
     agreement = frames.agreement([TOLD])
     assert agreement[agreement["noise"].isna()].set_index("matcher")["agreement"].to_dict() == dict(TOLD.agreement)
     assert agreement.query("matcher == 'Hungarian'")[["noise", "agreement"]].to_numpy().tolist() == [[0.0, 1.0], [0.1, 0.2]]
@@ -150,28 +141,114 @@ def test_a_run_can_be_read_under_another_rule():
         TaskLearned(Cell(1.0, 3), 1, own[1], 0.7, 1.0, {"argmax": own[1], "median": other[1]}),
         CellFinished(Cell(1.0, 3), metrics.summary(own), GUARANTEE, 1.0),
     ]
-    assert frames.rules(events) == ("argmax", "median")
-    assert (
-        frames.accuracy(events, "argmax")["accuracy"].tolist() == frames.accuracy(events)["accuracy"].tolist() == [0.8, 0.6]
-    )
+    assert (frames.rules(events), frames.rules(SAID)) == (("argmax", "median"), ())
     under = frames.accuracy(events, "median")
-    assert under["accuracy"].tolist() == [0.5, 0.9]
+    told = [of["accuracy"].tolist() for of in (frames.accuracy(events), frames.accuracy(events, "argmax"), under)]
+    assert told == [[0.8, 0.6], [0.8, 0.6], [0.5, 0.9]]
     assert under["pooled"].isna().all(), "counted for the run's own rule only"
     found = frames.metrics(events, "median").set_index("metric")["value"]
-    assert found["AA"] == pytest.approx(0.7)
-    assert found["Last"] == found["AA"]
+    assert found["AA"] == found["Last"] == pytest.approx(0.7)
     assert frames.metrics(events, "argmax").equals(frames.metrics(events))
     with pytest.raises(KeyError):
         frames.accuracy(events, "loudest")
-    assert frames.rules(SAID) == ()
 
 
 def test_of_claims_without_a_bound_the_largest_is_shown() -> None:
-    spec = replay.a_spec(epsilons=(0.5,), seeds=(0, 1, 2))
-    said = replay.claimed(replay.recorded(spec))
-    finished = [event for event in said if isinstance(event, CellFinished)]
-    claims = [replace(event.guarantee.claim, epsilon=0.5 + event.cell.seed % 2) for event in finished]
-    pairs = zip(finished, claims, strict=True)
-    moved = [replace(event, guarantee=replace(event.guarantee, claim=claim)) for event, claim in pairs]
-    assert frames.guarantees(moved)[0.5].claim.epsilon == 1.5
-    assert frames.guarantees(moved[::-1])[0.5].claim.epsilon == 1.5
+    said = replay.claimed(replay.recorded(replay.a_spec(epsilons=(0.5,), seeds=(0, 1, 2))))
+
+    def moved(event: CellFinished) -> CellFinished:
+        claim = replace(event.guarantee.claim, epsilon=0.5 + event.cell.seed % 2)
+        return replace(event, guarantee=replace(event.guarantee, claim=claim))
+
+    finished = [moved(event) for event in said if isinstance(event, CellFinished)]
+    for order in (finished, finished[::-1]):
+        assert frames.guarantees(order)[0.5].claim.epsilon == 1.5
+
+
+# How far and how long: never backwards, never below nothing.
+
+
+PACED = replay.a_spec(epsilons=(1.0, 8.0), seeds=(0, 1))  # four cells
+STARTED = Started(2, ("a", "b"), "Digits", 10, 10)
+
+
+def training(done: int, total: int) -> Progress:
+    return Progress("training", done, total, 0, "")
+
+
+def learned_by(n: int) -> list[Event]:
+    return [TaskLearned(Cell(1.0, 0), 0, (0.5,), 0.5, 1.0)] * n
+
+
+def test_the_share_done_counts_tasks_learned_by_all_cells_and_what_is_done_of_the_next():
+    assert (fraction_done(PACED, []), fraction_done(PACED, [Progress("backbone", 1, 1, None, "")])) == (0, 0)
+    assert fraction_done(PACED, [STARTED, training(1, 4)]) == pytest.approx(1 / 8)
+    assert fraction_done(PACED, [STARTED, training(4, 4), *learned_by(4)]) == pytest.approx(4 / 8)
+    assert fraction_done(PACED, [STARTED, training(4, 4), *learned_by(4), training(1, 2)]) == pytest.approx(6 / 8)
+    assert fraction_done(PACED, replay.recorded(PACED)) == 1
+
+
+def test_a_learner_of_one_seed_counts_for_its_own_cells_alone(monkeypatch):
+    together = replace(catalog.CARDS["cosine"], cells_per_learner="epsilons")
+    monkeypatch.setattr(catalog, "CARDS", {**catalog.CARDS, "cosine": together})
+    assert fraction_done(PACED, [STARTED, training(1, 2)]) == pytest.approx(1 / 8)
+    assert fraction_done(PACED, [STARTED, training(2, 2), *learned_by(2), training(1, 2)]) == pytest.approx(3 / 8)
+
+
+later = [event for event in replay.recorded(PACED) if not isinstance(event, Started)]
+said_events = st.one_of(st.builds(training, st.integers(0, 9), st.integers(0, 7)), st.sampled_from(later))
+
+
+@given(st.lists(said_events, max_size=30))
+def test_the_share_done_never_goes_back_and_stays_between_nothing_and_all(said):
+    shares = [fraction_done(PACED, [STARTED, *said[:n]]) for n in range(len(said) + 1)]
+    assert shares == sorted(shares)
+    assert all(0 <= share <= 1 for share in shares)
+
+
+@given(st.floats(0, 1), st.floats(0, 1e6), st.none() | st.floats(0, 1e6))
+def test_the_time_left_is_a_range_and_never_negative(fraction, elapsed, estimate):
+    left = seconds_left(fraction, elapsed, estimate)
+    if left is None:
+        assert estimate is None
+        assert fraction < 0.05
+    else:
+        assert 0 <= left[0] <= left[1]
+
+
+def test_the_time_left_holds_the_plain_guesses_and_narrows_to_nothing():
+    low, high = seconds_left(0.25, 10)
+    assert low < 30 < high
+    low, high = seconds_left(0.25, 10, estimate=100)
+    assert low < 30
+    assert high > 90
+    assert (seconds_left(1, 10), seconds_left(0, 10)) == ((0, 0), None)
+    assert seconds_left(0, 10, estimate=4)[0] == 0
+
+
+@given(st.floats(0, 1e6), st.floats(0, 1e6), st.floats(1, 1e6), st.floats(1, 3), st.floats(0, 60))
+def test_the_shown_time_never_jumps_by_more_than_half(one, other, low, spread, since):
+    before = (low, spread * low)
+    now = steady((min(one, other), max(one, other)), before, since)
+    assert now[0] <= now[1]
+    for shown, was in zip(now, before, strict=True):
+        expected = max(was - since, 1)
+        assert 0.5 * expected <= shown * (1 + 1e-12)
+        assert shown <= 1.5 * max(expected, before[0] - since, 1) * (1 + 1e-12)
+
+
+def test_it_reaches_the_fresh_guess_where_that_is_near():
+    assert steady((8.0, 12.0), (10.0, 14.0), 2.0) == (8.0, 12.0)
+    assert steady((100.0, 200.0), (10.0, 14.0), 2.0) == (12.0, 18.0)
+
+
+def test_the_stage_before_the_first_task_is_the_newest_one():
+    early = [Progress("data", 0, 1, None, "loading"), Progress("backbone", 3, 9, None, "computing")]
+    assert (stage([]), stage(early), stage([*early, STARTED])) == (None, early[-1], None)
+
+
+def test_models_trained_at_once_follow_from_the_methods_card(monkeypatch):
+    for shares, n in (("all", 4), ("epsilons", 2), ("cell", 1)):
+        shared = replace(catalog.CARDS["cosine"], cells_per_learner=shares)
+        monkeypatch.setattr(catalog, "CARDS", {**catalog.CARDS, "cosine": shared})
+        assert n_trained_together(PACED) == n

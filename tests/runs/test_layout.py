@@ -12,13 +12,13 @@ import pytest
 from sqlalchemy import inspect
 
 from dpcl_core import cli
-from dpcl_core.errors import BadInput, StoreTrouble, StoreUnusable
+from dpcl_core.errors import StoreTrouble, StoreUnusable
 from dpcl_core.runs import administration, charges, database, tables
 from dpcl_core.runs.administration import carry_over
 from dpcl_core.runs.store import Store
 from dpcl_core.spec import RunSpec
 from tests.runs.test_budgets import asking, begun, taken_in
-from tests.support.asserting import document_of
+from tests.support.asserting import document_of, refuses
 from tests.support.postgres import both
 from tests.support.together import together
 
@@ -98,8 +98,7 @@ def test_looks_spend_and_budgets_of_every_earlier_layout_count_in_a_new_store(ho
     (budget,) = administration.budgets_of(store, data)
     assert budget.spent[0] == (6.0 if number == 1 else math.inf)
     assert contents(old) == before
-    with pytest.raises(BadInput, match="counts already"):
-        carry_over(store, str(old))
+    refuses("counts already", carry_over, store, str(old))
     with store.reading() as connection:
         declared = connection.execute(tables.budgets.select().order_by(tables.budgets.c.number))
         kept = [(one.epsilon, one.unit) for one in declared]
@@ -147,8 +146,7 @@ def test_a_store_of_a_later_version_is_not_carried_over(home, data, version):
     store, old = Store(), an_old_store(home, 9, asking(data))
     with sqlite3.connect(old) as connection:
         connection.execute("UPDATE alembic_version SET version_num = ?", (version,))
-    with pytest.raises(BadInput, match="OLD_STORE"):
-        carry_over(store, str(old))
+    refuses("OLD_STORE", carry_over, store, str(old))
 
 
 @pytest.mark.parametrize("number", [4, 9])

@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from sqlalchemy import insert
+from sqlalchemy import insert, select
+from sqlalchemy.dialects import postgresql
 
-from dpcl_core import checks, export, paths
+from dpcl_core import checks, export, paths, unforeseen
 from dpcl_core.data import catalog, outline, own
 from dpcl_core.privacy import statement
 from dpcl_core.runs import administration, resumption, tables
 from dpcl_core.runs.audits import Audits, Studies
+from dpcl_core.runs.process import log_file, me
+from dpcl_core.runs.queue import Limits, Visitor
+from dpcl_core.runs.rooms import Rooms
+from dpcl_core.runs.shards import Sets
 from dpcl_core.runs.store import Store
 from dpcl_core.spec import RunSpec
 from dpcl_core.tuning import settings
 from dpcl_core.tuning.settings import Trial
 from tests.runs.test_budgets import ROWS, launched, taken_in
 from tests.support import replay
+from tests.support.asserting import refuses
 from tests.support.postgres import both, both_if_slow
 
 pytestmark = both_if_slow
@@ -43,24 +50,20 @@ def test_a_launched_run_stays_a_look_that_is_resumed_and_then_not_started(store:
         store.request_stop(run_id)
     assert store.claim(never)
     assert store.requeue(store.get(never))
-    assert administration.looks_at(store, "own:mine") == looked
-    assert looked.runs == 1
+    assert (administration.looks_at(store, "own:mine"), looked.runs) == (looked, 1)
 
 
 @both
 def test_every_launched_run_is_one_more_look_and_budgets_add_up(store: Store) -> None:
     """Failed and deleted ones, too: what left them is not known. One that never began looked at nothing."""
-    deleted = launched(store, own_run())
-    store.delete(deleted)
+    store.delete(launched(store, own_run()))
     launched(store, own_run())
     launched(store, own_run("own:mine2"))
     launched(store, own_run("own:m_ne"))
-    waiting = store.create(own_run())
-    store.request_stop(waiting)
+    store.request_stop(store.create(own_run()))
     found = administration.looks_at(store, "own:mine")
     assert (found.runs, found.models, found.tuned, found.audits) == (2, 8, 0, 0)
-    assert found.epsilon == pytest.approx(2 * 2 * (1.0 + 2.0))
-    assert found.delta == pytest.approx(8 * 1e-5)
+    assert (found.epsilon, found.delta) == (pytest.approx(2 * 2 * (1.0 + 2.0)), pytest.approx(8 * 1e-5))
     assert found.sentence == "These data have been used 8 times: ε adds up to at most 12 (δ = 8e-05). It cannot be undone."
     found = administration.Looks("own:m_ne", 1, 4, 0, 0, 6.0, pytest.approx(4e-5))
     assert administration.looks_at(store, "own:m_ne") == found, "_ is no wildcard"
@@ -69,8 +72,7 @@ def test_every_launched_run_is_one_more_look_and_budgets_add_up(store: Store) ->
 def test_models_on_the_same_batches_do_not_add_up_and_count_as_their_ledgers_say(store: Store) -> None:
     """Amplified by the same draws: together they have more than the sum of their epsilons (`privacy.joint_release`)."""
     raw = own_run().jsonable() | {"method": "peft-ensemble", "params": {"adapter": "head"}}
-    shared = checks.parse(raw)
-    run_id = launched(store, shared)
+    run_id = launched(store, checks.parse(raw))
     found = administration.looks_at(store, "own:mine")
     assert found.epsilon == math.inf
     with store.writing() as connection:
@@ -87,8 +89,7 @@ def test_models_on_the_same_batches_do_not_add_up_and_count_as_their_ledgers_say
 def test_new_data_start_at_none_and_public_data_are_not_counted(store: Store) -> None:
     launched(store, own_run())
     assert administration.sentence(store, "own:new") == "Nobody has used these data yet."
-    assert administration.looks_at(store, "digits") is None
-    assert administration.sentence(store, "digits") == ""
+    assert (administration.looks_at(store, "digits"), administration.sentence(store, "digits")) == (None, "")
 
 
 @pytest.mark.parametrize("changes", [{"epsilons": [1.0, math.inf]}, {"noise": "seeded"}])
@@ -117,8 +118,7 @@ def test_settings_tried_on_the_data_and_audits_are_counted(store: Store) -> None
     found = administration.looks_at(store, "own:mine")
     assert (found.runs, found.tuned, found.audits, found.epsilon) == (0, 2, 0, math.inf)
     run_id = launched(store, base)
-    audit_id = Audits(store).create(run_id)
-    assert store.claim(audit_id)
+    assert store.claim(Audits(store).create(run_id))
     found = administration.looks_at(store, "own:mine")
     assert (found.runs, found.models, found.tuned, found.audits) == (1, 1, 2, 1)
     assert found.sentence.startswith("These data have been used 4 times: one of these uses has no bound")
@@ -175,8 +175,7 @@ def test_deleting_and_bringing_the_same_rows_again_does_not_start_the_count_agai
 
 def test_the_count_depends_on_no_private_row(home: Path) -> None:
     name = taken_in(home / "visits.csv")
-    card = catalog.card(name)
-    public = set(outline.outline(card).test.rows.tolist())
+    public = set(outline.outline(catalog.card(name)).test.rows.tolist())
     for left_out in range(0, 200, 9):
         without = taken_in(home / "without.csv", [row for place, row in enumerate(ROWS) if place != left_out])
         assert (own.kept_marks(without) == own.kept_marks(name)) == (left_out not in public)
@@ -191,8 +190,7 @@ def test_nobody_learns_what_another_visitor_has_brought(home: Path, store: Store
     assert (n_runs(store, hers), n_runs(store, his)) == (1, 0)
     assert not own.kept_marks(hers) & own.kept_marks(his)
     administration.purge(store, hers)
-    assert n_runs(store, his) == 0
-    assert n_runs(store, taken_in(home / "a" / "again.csv", owner="a" * 64)) == 1
+    assert (n_runs(store, his), n_runs(store, taken_in(home / "a" / "again.csv", owner="a" * 64))) == (0, 1)
 
 
 def test_what_was_never_looked_at_leaves_nothing(home: Path, store: Store) -> None:
@@ -205,3 +203,97 @@ def test_what_was_never_looked_at_leaves_nothing(home: Path, store: Store) -> No
 def test_another_target_makes_no_other_rows_public(home: Path) -> None:
     """Else a second schema of a file would publish a fifth of what was private under the first."""
     assert own.kept_marks(taken_in(home / "one.csv")) == own.kept_marks(taken_in(home / "two.csv", target="two"))
+
+
+# Deleting a dataset deletes its runs with all that is stored of them, and nothing else.
+
+
+def _on(dataset: str):
+    spec = replay.a_spec()
+    return replace(spec, data=replace(spec.data, dataset=dataset))
+
+
+def _counts(store) -> dict[str, int]:
+    return {table.name: len(store.rows(table.select())) for table in tables.metadata.sorted_tables}
+
+
+@both
+def test_all_of_its_runs_go_and_all_others_stay(store):
+    other = replay.fill(store, _on("own:visits-2"), replay.recorded(replay.a_spec()))
+    Sets(store).create("preset", {"a": _on("digits"), "b": _on("digits")})
+    before, words = _counts(store), store.events(other)
+    run_id = replay.fill(store, _on("own:visits"), replay.recorded(replay.a_spec()))
+    Audits(store).create(run_id)
+    Sets(store).create("preset", {"a": _on("own:visits"), "b": _on("own:visits")})
+    rooms = Rooms(store)
+    code = rooms.open("Monday", "token")
+    rooms.join(code, "Ann")
+    rooms.add_run(code, "Ann", run_id)
+    assert len(administration.runs_on(store, "own:visits")) == 4, "a run, its audit and two of a set"
+    assert administration.purge(store, "own:visits") == 4
+    rooms.close(code, "token")
+    assert _counts(store) == before | {"kept_turns": 1}, "of the one that was started"
+    assert store.events(other) == words
+
+
+def test_a_run_under_way_keeps_all_of_them(store):
+    for _ in range(2):
+        run_id = store.create(_on("own:visits"))
+    first = administration.runs_on(store, "own:visits")[0]
+    assert store.claim(first, me())
+    refuses("stop it first", administration.purge, store, "own:visits")
+    assert [run.id for run in store.unfinished()] == [first, run_id]
+
+
+def test_a_visitor_deletes_no_data_of_the_computer_or_of_another_visitor(store, tmp_path):
+    anna = store.as_visitor(Visitor("anna", Limits()))
+    for name, owner in (("visits", ""), ("his", "bert"), ("hers", "anna")):
+        folder = tmp_path / "data" / name
+        folder.mkdir(parents=True)
+        (folder / own.OWNER).write_text(owner, encoding="ascii")
+        store.create(_on(f"own:{name}"))
+    for name in ("own:visits", "own:his", "own:nobodys"):
+        refuses(f"data = {name}: was not brought by you: only who did can delete it", administration.purge, anna, name)
+    assert administration.purge(anna, "own:hers") == 1
+    assert [administration.purge(store, name) for name in ("own:visits", "own:his")] == [1, 1]
+
+
+def test_logs_of_another_user_hold_up_neither_data_nor_trash(store, tmp_path):
+    """As after `sudo dpcl run`: the data would otherwise stay for ever, whose runs are gone."""
+    run_id, other = store.create(_on("own:visits")), store.create(_on("digits"))
+    folder = tmp_path / "data" / "visits"
+    folder.mkdir(parents=True)
+    (folder / own.ORIGIN).touch()
+    store.delete(other)
+    for path in (*map(log_file, (run_id, other)), unforeseen.log_file()):
+        path.mkdir(parents=True)  # which no more than another user's file can be unlinked
+    assert administration.purge(store, "own:visits") == 1
+    assert not folder.exists()
+    assert administration.empty_trash(store) == 1
+
+
+def test_logs_go_also_where_the_data_cannot_be_deleted(store, tmp_path, monkeypatch):
+    run_id = store.create(_on("own:visits"))
+    for path in (tmp_path / "data" / "visits" / own.ORIGIN, log_file(run_id), unforeseen.log_file()):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    monkeypatch.setattr(own, "delete", lambda _: False)
+    refuses("some of its files could not be deleted", administration.purge, store, "own:visits")
+    assert list((tmp_path / "logs").iterdir()) == []
+
+
+def test_postgresql_reads_the_settings_as_json():
+    """Kept as text, exactly as its digest was taken, they have no operator of JSON there."""
+    said = str(select(tables.dataset).compile(dialect=postgresql.dialect()))
+    assert "CAST(runs.spec AS JSON) #>>" in said
+
+
+def test_a_name_in_any_letters_is_found(store):
+    run_id = store.create(_on("own:Прийом"))
+    assert administration.runs_on(store, "own:Прийом") == [run_id]
+
+
+@pytest.mark.parametrize("name", ["own:%", "own:_isits", "own:visit", 'own:"visits', "visits", "own:VISITS"])
+def test_no_pattern_finds_more_than_its_own_name(store, name):
+    store.create(_on("own:visits"))
+    assert administration.purge(store, name) == 0

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import stat
+import subprocess
+import sys
+import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,18 +18,22 @@ import pytest
 from sqlalchemy import Row, delete, insert, select
 
 from dpcl_core import paths
+from dpcl_core.cli import main
 from dpcl_core.data.files import hold_file
-from dpcl_core.errors import BadInput, StoreTrouble, StoreUnusable
-from dpcl_core.events import Event, TaskLearned
+from dpcl_core.errors import StoreTrouble, StoreUnusable
+from dpcl_core.events import Event, Note, TaskLearned
 from dpcl_core.runs import process, resumption, worker
 from dpcl_core.runs.executor import Supervisor
 from dpcl_core.runs.process import Patience
-from dpcl_core.runs.run import Split
+from dpcl_core.runs.run import Failure, Split
 from dpcl_core.runs.store import Store
 from dpcl_core.runs.tables import metadata, runs
+from dpcl_core.spec import RunSpec
 from tests.runs.test_resumption import lost_after, n_saved, said_by, seeded
 from tests.support import replay
-from tests.support.postgres import both
+from tests.support.asserting import raising, refuses
+from tests.support.postgres import both, both_if_slow
+from tests.support.waiting import NEVER_SECONDS, until
 from tests.test_durable_runs import results
 
 pytestmark = both
@@ -61,8 +69,7 @@ def test_what_has_left_is_not_resumed_from_a_backup(store, n_tasks):
     assert worker.run_here(store, run_id).status == "finished"
     restored(store, backup)
     assert AGAIN in (resumption.why_not(store, run_id) or "")
-    with pytest.raises(BadInput, match="cannot be resumed: results of it have left this computer"):
-        resumption.resume(store, run_id)
+    refuses("cannot be resumed: results of it have left this computer", resumption.resume, store, run_id)
 
 
 @pytest.mark.parametrize("n_tasks", [0, 2])
@@ -117,15 +124,11 @@ def test_nothing_leaves_that_cannot_be_written_down_and_the_run_goes_on_later(st
     run_id = replay.claim(store, spec)
     left = list[Event]()
 
-    def full(_handle: int) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
     with monkeypatch.context() as patch:
-        patch.setattr(os, "fsync", full)
+        patch.setattr(os, "fsync", raising(OSError(errno.ENOSPC, "No space left on device")))
         with pytest.raises(StoreTrouble, match=r"what has left a run cannot be written .*: No space left"):
             left.extend(worker.real_engine(spec, "cpu", resumption.Stored(store, run_id, Patience(give_up=0.0))))
-    assert n_saved(store, run_id) == 1
-    assert learned(left) == 0
+    assert (n_saved(store, run_id), learned(left)) == (1, 0)
     said, classifiers = said_by(spec)
     again = results(list(worker.real_engine(spec, "cpu", resumption.Stored(store, run_id))))
     assert [event for event in again if event["event"] != "Classifier"] == said
@@ -158,10 +161,7 @@ def test_what_root_has_made_belongs_to_whom_the_home_does(home, monkeypatch):
 
 
 def test_what_is_another_users_fails_at_once_and_names_no_path(home, monkeypatch):
-    def refused(*_: object) -> int:
-        raise PermissionError(errno.EACCES, "Permission denied", str(home))
-
-    monkeypatch.setattr(paths, "open_file", refused)
+    monkeypatch.setattr(paths, "open_file", raising(PermissionError(errno.EACCES, "Permission denied", str(home))))
     monkeypatch.setattr(time, "sleep", lambda _: pytest.fail("nobody mends that while a run waits"))
     with pytest.raises(StoreTrouble) as told:
         Patience().outlast(lambda: resumption.record("0123456789ab", 0, 1))
@@ -178,22 +178,107 @@ def test_a_lock_is_for_whoever_may_write_its_folder(home, folder, lock):
 
 
 def test_a_run_that_waits_for_its_parts_refuses_what_it_has_passed_on_already(store):
-    spec = replay.a_spec(epsilons=(1.0,), seeds=(0, 1), tasks=2)
-    run_id = store.create(spec, split=Split(2, "ray"))
+    run_id = store.create(replay.a_spec(epsilons=(1.0,), seeds=(0, 1), tasks=2), split=Split(2, "ray"))
     resumption.record(run_id, 1, 1)
     waiting = worker.shards.Waiting(store, run_id, Split(2, "ray"), Supervisor(store), Patience())
-    with pytest.raises(StoreUnusable, match=AGAIN):
-        waiting.begin(2, 2)
+    refuses(AGAIN, waiting.begin, 2, 2, error=StoreUnusable)
     assert worker.shards.parts_of(store, run_id) == []
 
 
 def test_a_line_that_a_power_cut_left_half_counts_for_nothing_and_spoils_no_later_one(home):
     run_id = "0123456789ab"
     resumption.record(run_id, 0, 1)
-    path = home / "released" / f"{run_id}.txt"
-    with path.open("ab") as file:
+    with (home / "released" / f"{run_id}.txt").open("ab") as file:
         file.write(b"\n1 \0\0")
     assert resumption.n_tasks(run_id) == {0: 1}
     resumption.record(run_id, 1, 12)
     resumption.record(run_id, 1, 3)
     assert resumption.n_tasks(run_id) == {0: 1, 1: 12}
+
+
+# A worker that was taken for dead, and lives: it leaves nothing in a run that is no longer its own, and says why.
+
+
+TAKEN = "no longer carried out by this process"
+GONE = Failure("worker-died", "gone", "")
+OTHER = replace(process.me(), ticks=1)  # a process that has this one's id at another time
+
+
+def given_up(store: Store, run_id: str) -> None:
+    until(lambda: store.mark_failed(store.get(run_id), GONE))  # not if a heartbeat has just come
+
+
+def taken_over(store: Store, run_id: str) -> None:
+    """Another process goes on with the run, as after a sleep of the computer that this one runs on."""
+    given_up(store, run_id)
+    resumption.resume(store, run_id)
+    assert store.claim(run_id, OTHER)
+
+
+@pytest.mark.parametrize("lose", [given_up, taken_over])
+def test_nothing_of_a_worker_counts_once_its_run_was_taken_from_it(store, lose: Callable[[Store, str], None]):
+    run_id, me = replay.claim(store), process.me()
+    store.append(run_id, [Note("info", "mine")], by=me)
+    lose(store, run_id)
+    before = store.get(run_id)
+    for act in (
+        lambda: store.append(run_id, [Note("info", "late")], by=me),
+        lambda: store.heartbeat(run_id, me),
+        lambda: store.begin(run_id, by=me),
+    ):
+        refuses(TAKEN, act)
+    for end in ("finished", "failed", "cancelled"):
+        if lose is taken_over:
+            refuses(TAKEN, store.end, run_id, end, GONE if end == "failed" else None, by=me)
+        else:
+            assert not store.end(run_id, end, GONE if end == "failed" else None, by=me)  # the first end counts
+    assert replace(store.get(run_id), silent_seconds=None) == replace(before, silent_seconds=None)
+    assert store.events(run_id) == (Note("info", "mine"),)
+
+
+def test_two_workers_on_one_run_leave_each_event_once_and_the_late_one_says_why_it_ends(store, monkeypatch):
+    """The first sleeps in the middle; the second, meanwhile, begins anew and is in the middle when the first wakes."""
+    monkeypatch.setattr(worker, "GRACE_SECONDS", NEVER_SECONDS)  # a busy machine must not cut off this very process
+    run_id, said = replay.claim(store), replay.recorded(replay.a_spec())
+
+    def engine(spec: RunSpec, device: str) -> Iterator[Event]:
+        yield from said[:3]
+        until(lambda: said[2] in store.events(run_id))
+        taken_over(store, run_id)
+        store.append(run_id, said[3:20], by=OTHER)
+        yield from said[3:]
+
+    refuses(f"run = {run_id}: is {TAKEN}", worker.carry_out, store, run_id, engine=engine)
+    assert (store.get(run_id).process, store.status(run_id)) == (OTHER, "starting")
+    store.append(run_id, said[20:], by=OTHER)
+    assert store.end(run_id, "finished", by=OTHER)
+    assert (list(store.events(run_id)), store.get(run_id).error) == (said, None)
+
+
+def test_an_unknown_run_is_held_by_nobody(store):
+    refuses("no such run in this store", store.heartbeat, "0123456789ab", process.me())
+
+
+@both_if_slow
+def test_resume_of_a_run_that_another_process_carries_out_follows_it_to_its_result(store, capsys):
+    """And prints the document that the process which carries it out prints."""
+    spec = replay.a_spec()
+    run_id = store.create(spec)
+    sleeper = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    try:
+        other = process.process_of(sleeper.pid)
+        assert store.claim(run_id, other)
+        store.append(run_id, replay.recorded(spec)[:10], by=other)
+        exits: list[int] = []
+        attached = threading.Thread(target=lambda: exits.append(main(["resume", run_id, "--json"])))
+        attached.start()
+        store.append(run_id, replay.recorded(spec)[10:], by=other)
+        assert store.end(run_id, "finished", by=other)
+        attached.join()
+        first = json.loads(capsys.readouterr().out)
+        assert (exits, main(["resume", run_id, "--json"])) == ([0], 0)
+        assert json.loads(capsys.readouterr().out) == first
+        assert (first["run_id"], len(first["cells"])) == (run_id, 9)
+        assert store.get(run_id).process == other
+    finally:
+        sleeper.communicate(os.linesep.encode())

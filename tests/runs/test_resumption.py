@@ -23,7 +23,7 @@ from dpcl_core.runs.store import Store
 from dpcl_core.runs.tables import checkpoints, resumptions
 from dpcl_core.spec import RunSpec
 from tests.support import dying_worker, replay
-from tests.support.asserting import document_of
+from tests.support.asserting import document_of, refuses
 from tests.support.postgres import both, both_if_slow
 from tests.support.tiers import quick
 from tests.support.waiting import until
@@ -71,8 +71,7 @@ def test_a_resumed_run_ends_with_the_events_of_an_unbroken_one_each_stored_once(
     unbroken = store.create(spec)
     assert worker.run_here(store, unbroken).status == "finished"
     run_id = lost_after(store, spec, n_tasks)
-    assert n_saved(store, run_id) == n_tasks
-    assert resumption.why_not(store, run_id) is None
+    assert (n_saved(store, run_id), resumption.why_not(store, run_id)) == (n_tasks, None)
     resumption.resume(store, run_id)
     run = store.get(run_id)
     assert (run.status, run.error, run.process, run.finished) == ("queued", None, None, None)
@@ -156,24 +155,20 @@ def test_a_process_that_dies_before_the_first_checkpoint_is_not_started_again_by
         assert not resumption.resume_by_itself(connection, run_id)
 
 
-@pytest.mark.parametrize(
-    ("end", "why"),
-    [
-        ("finished", "it is finished"),
-        ("diverged", "it failed by itself"),
-        ("deleted", "it is deleted"),
-        ("old", "it has results but no checkpoints"),
-        ("running", "it is running"),
-        ("audit", "part of a tuning or an audit"),
-    ],
-)
+@pytest.mark.parametrize(("end", "why"), [
+    ("finished", "it is finished"),
+    ("diverged", "it failed by itself"),
+    ("deleted", "it is deleted"),
+    ("old", "it has results but no checkpoints"),
+    ("running", "it is running"),
+    ("audit", "part of a tuning or an audit"),
+])
 def test_what_cannot_be_resumed_says_why(store, end, why):
     spec = seeded()
     if end == "finished":
         run_id = replay.fill(store, spec, replay.recorded(spec))
     elif end == "audit":
-        audits = Audits(store)
-        run_id = audits.create(replay.fill(store, spec, replay.recorded(spec)))
+        run_id = Audits(store).create(replay.fill(store, spec, replay.recorded(spec)))
         store.request_stop(run_id)
     elif end == "old":
         said = [event for event in replay.recorded(spec) if not isinstance(event, CellFinished)]
@@ -191,17 +186,14 @@ def test_what_cannot_be_resumed_says_why(store, end, why):
     if end in ("deleted", "diverged"):
         assert n_saved(store, run_id) == 0
     assert why in (resumption.why_not(store, run_id) or "")
-    with pytest.raises(BadInput, match="cannot be resumed"):
-        resumption.resume(store, run_id)
+    refuses("cannot be resumed", resumption.resume, store, run_id)
 
 
 DAMAGES = {
-    "truncated arrays": {"arrays": func.substr(checkpoints.c.arrays, 1, 100)},
-    "no arrays": {"arrays": b""},
+    "truncated arrays": {"arrays": func.substr(checkpoints.c.arrays, 1, 100)}, "no arrays": {"arrays": b""},
     "a cut document": {"document": func.substr(checkpoints.c.document, 1, 50)},
-    "other events": {"events": [{"event": "Nothing"}]},
-    "no events": {"events": {"a": 1}},
-}
+    "other events": {"events": [{"event": "Nothing"}]}, "no events": {"events": {"a": 1}},
+}  # fmt: skip
 
 
 def damaged(store: Store, run_id: str, damage: str) -> None:
@@ -225,8 +217,7 @@ def test_a_damaged_checkpoint_is_named_and_nothing_is_drawn_twice(store, damage,
         ended = store.get(run_id)
         assert (ended.error_kind, named in (ended.error or "")) == ("store", True), ended.error
     assert (resumption.why_not(store, run_id) or "").startswith(named)
-    with pytest.raises(BadInput, match=f"cannot be resumed: {named}.*; Retry starts a new run"):
-        resumption.resume(store, run_id)
+    refuses(f"cannot be resumed: {named}.*; Retry starts a new run", resumption.resume, store, run_id)
     kept = [event for event in store.events(run_id) if not isinstance(event, Progress)]
     assert kept == [event for event in before if not isinstance(event, Progress)]
     assert n_saved(store, run_id) == 2, "the others may be of use to who mends it"
@@ -248,8 +239,7 @@ def test_one_changed_digit_or_bit_of_a_checkpoint_is_found(store, part):
     store.change(update(checkpoints).where(*row).values(**changed))
     named = f"the checkpoint after task {task + 1} of its group 1 of models is damaged"
     assert (resumption.why_not(store, run_id) or "").startswith(named)
-    with pytest.raises(BadInput, match=named):
-        resumption.resume(store, run_id)
+    refuses(named, resumption.resume, store, run_id)
 
 
 def test_a_checkpoint_without_a_digest_is_damaged(store):
@@ -290,9 +280,7 @@ def test_a_store_that_is_away_for_a_while_costs_no_checkpoint(store, monkeypatch
 
     monkeypatch.setattr(resumption.Stored, "_save", failing)
     monkeypatch.setattr(process.time, "sleep", slept.append)
-    run_id = lost_after(store, seeded(), 1)
-    assert slept == [0.25, 0.5, 1.0]
-    assert n_saved(store, run_id) == 1
+    assert (slept, n_saved(store, lost_after(store, seeded(), 1))) == ([0.25, 0.5, 1.0], 1)
 
 
 @both
@@ -300,8 +288,7 @@ def test_resume_prints_what_run_prints_and_prints_a_finished_run_again(store, ca
     run_id = lost_after(store, seeded(), 2)
     document = document_of(capsys, "resume", run_id)
     assert document_of(capsys, "resume", run_id) == document
-    assert document["run_id"] == run_id
-    assert len(document["cells"]) == 2
+    assert (document["run_id"], len(document["cells"])) == (run_id, 2)
 
 
 def test_resume_goes_on_with_a_run_that_was_killed_just_now(store, capsys):

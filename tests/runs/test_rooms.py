@@ -8,7 +8,6 @@ from statistics import fmean
 import pytest
 from sqlalchemy import select
 
-from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished, TaskLearned, of_kind
 from dpcl_core.lessons import text
 from dpcl_core.runs import rooms as module
@@ -16,6 +15,7 @@ from dpcl_core.runs import tables
 from dpcl_core.runs.administration import empty_trash
 from dpcl_core.runs.rooms import Rooms, digest
 from tests.support import replay
+from tests.support.asserting import refuses
 from tests.support.postgres import both, file_alone
 from tests.support.together import together
 
@@ -56,8 +56,7 @@ def test_counts_are_seen_by_who_has_answered_and_by_the_teacher(rooms, code):
     rooms.end_poll(code, TEACHER, truth=1)
     over = rooms.state(code).as_seen_by(BEN)["poll"]
     assert (over["counts"], over["truth"], over["is_open"]) == ([0, 1], 1, False)
-    with pytest.raises(BadInput, match="takes no more answers"):
-        rooms.vote(code, BEN, poll.id, 0)
+    refuses("takes no more answers", rooms.vote, code, BEN, poll.id, 0)
 
 
 @file_alone
@@ -125,8 +124,7 @@ def test_a_deleted_run_is_on_no_plot_and_shown_to_nobody_until_it_is_restored(ro
     seen = rooms.state(code)
     assert {point["run_id"] for point in seen.points} == set(seen.runs) == {kept}
     assert (seen.shown, seen.curve, seen.as_seen_by(BEN)["shown"]) == (None, None, None)
-    with pytest.raises(BadInput, match="must be a run of this room"):
-        rooms.show(code, TEACHER, gone)
+    refuses("must be a run of this room", rooms.show, code, TEACHER, gone)
     store.restore(gone)
     assert rooms.state(code) == before
     store.delete(gone)
@@ -143,36 +141,31 @@ def test_a_shown_run_goes_with_the_visitor_who_leaves(rooms, code, store):
     assert (rooms.state(code).points, rooms.state(code).shown) == ([], None)
 
 
-@pytest.mark.parametrize(
-    ("act", "says"),
-    [
-        (lambda rooms, code: rooms.ask(code, ANN, QUESTION, ANSWERS), "belongs to another browser"),
-        (lambda rooms, code: rooms.close(code, ANN), "belongs to another browser"),
-        (lambda rooms, code: rooms.show(code, ANN, None), "belongs to another browser"),
-        (lambda rooms, code: rooms.ask(code, TEACHER, " ", ANSWERS), "question = nothing: must be one line"),
-        (lambda rooms, code: rooms.ask(code, TEACHER, QUESTION, list("abcde")), "answers = 5 answers: must be two to four"),
-        (lambda rooms, code: rooms.ask(code, TEACHER, QUESTION, ["Yes"]), "answers = 1 answer: must be two to four"),
-        (lambda rooms, code: rooms.ask(code, TEACHER, QUESTION, ("Yes", "Yes")), "answers = Yes, more than once: must be"),
-        (lambda rooms, code: rooms.vote(code, ANN, "0", 0), "takes no more answers"),
-        (lambda rooms, code: rooms.add_run(code, ANN, "0123456789ab"), "join it first"),
-        (lambda rooms, code: rooms.show(code, TEACHER, "0123456789ab"), "must be a run of this room"),
-        (lambda rooms, code: rooms.state("ABCDEF"), "six letters"),
-        (lambda rooms, code: rooms.state(" "), "room = nothing: must be the six letters"),
-        (lambda rooms, code: rooms.state("BCDFGH"), "no such room"),
-        (lambda rooms, code: rooms.open("x" * 81, ANN), "1 to 80 characters"),
-    ],
-)
+@pytest.mark.parametrize(("act", "says"), [
+    (lambda rooms, code: rooms.ask(code, ANN, QUESTION, ANSWERS), "belongs to another browser"),
+    (lambda rooms, code: rooms.close(code, ANN), "belongs to another browser"),
+    (lambda rooms, code: rooms.show(code, ANN, None), "belongs to another browser"),
+    (lambda rooms, code: rooms.ask(code, TEACHER, " ", ANSWERS), "question = nothing: must be one line"),
+    (lambda rooms, code: rooms.ask(code, TEACHER, QUESTION, list("abcde")), "answers = 5 answers: must be two to four"),
+    (lambda rooms, code: rooms.ask(code, TEACHER, QUESTION, ["Yes"]), "answers = 1 answer: must be two to four"),
+    (lambda rooms, code: rooms.ask(code, TEACHER, QUESTION, ("Yes", "Yes")), "answers = Yes, more than once: must be"),
+    (lambda rooms, code: rooms.vote(code, ANN, "0", 0), "takes no more answers"),
+    (lambda rooms, code: rooms.add_run(code, ANN, "0123456789ab"), "join it first"),
+    (lambda rooms, code: rooms.show(code, TEACHER, "0123456789ab"), "must be a run of this room"),
+    (lambda rooms, code: rooms.state("ABCDEF"), "six letters"),
+    (lambda rooms, code: rooms.state(" "), "room = nothing: must be the six letters"),
+    (lambda rooms, code: rooms.state("BCDFGH"), "no such room"),
+    (lambda rooms, code: rooms.open("x" * 81, ANN), "1 to 80 characters"),
+])
 @file_alone
 def test_what_is_refused_is_one_sentence(rooms, code, act, says):
-    with pytest.raises(BadInput, match=says):
-        act(rooms, code)
+    refuses(says, act, rooms, code)
 
 
 def test_a_room_is_full_at_its_limit(rooms, code, monkeypatch):
     monkeypatch.setattr(module, "MOST_MEMBERS", 1)
     rooms.join(code, ANN)
-    with pytest.raises(BadInput, match="is full"):
-        rooms.join(code, BEN)
+    refuses("is full", rooms.join, code, BEN)
     assert rooms.join(code, ANN), "who is in stays in"
 
 
@@ -184,8 +177,7 @@ def test_nothing_is_left_of_a_room_that_has_ended(rooms, code, store, monkeypatc
     rooms.add_run(code, ANN, run_id)
     now = time.time()
     monkeypatch.setattr(module.time, "time", lambda: now + module.SECONDS + 1)
-    with pytest.raises(BadInput, match="rooms end after a day"):
-        rooms.state(code)
+    refuses("rooms end after a day", rooms.state, code)
     rooms.open("Another", TEACHER)
     for table in (tables.members, tables.votes, tables.room_runs):
         assert store.rows(select(table)) == []

@@ -16,6 +16,7 @@ from dpcl_core.runs.store import Store
 from tests.runs.test_outages import heard_of_failures
 from tests.runs.test_resumption import said_by, seeded
 from tests.support import replay, stand_in
+from tests.support.asserting import refuses
 from tests.support.waiting import NEVER_SECONDS, until
 from tests.test_durable_runs import results
 
@@ -88,15 +89,13 @@ def test_a_row_that_another_program_keeps_locked_is_one_sentence(store, monkeypa
     impatient, run_id = Store(), store.create(replay.a_spec())
     with store.writing() as connection:
         connection.exec_driver_sql("LOCK TABLE runs")
-        with pytest.raises(StoreTrouble, match="kept it locked for 1 seconds; try again"):
-            impatient.rename(run_id, "x")
+        refuses("kept it locked for 1 seconds; try again", impatient.rename, run_id, "x", error=StoreTrouble)
     impatient.rename(run_id, "x")
 
 
 def test_a_password_is_in_no_message_and_no_log(home, server, monkeypatch, capsys):
     """Of a server that refuses it, that is not there, and that has no such database."""
-    right = Store().url
-    where = make_url(right)
+    where = make_url(Store().url)
     for wrong in (
         where.set(username="nobody", password="s3cr3t"),
         where.set(database="absent", password="s3cr3t"),
@@ -120,6 +119,5 @@ def _of_the_terminal(url: str, capsys: pytest.CaptureFixture[str]) -> str:
 
     assert main(["runs", "--store", url]) == 1
     captured = capsys.readouterr()
-    assert captured.out == ""
-    assert len(captured.err.splitlines()) == 1
+    assert (captured.out, len(captured.err.splitlines())) == ("", 1)
     return str(captured.err)

@@ -22,6 +22,7 @@ from dpcl_core.runs.shards import Sets
 from dpcl_core.runs.store import Store
 from dpcl_core.spec import RunSpec
 from tests.support import replay
+from tests.support.asserting import refuses
 from tests.support.replay import Memory
 from tests.test_durable_runs import asked_of, results
 
@@ -155,9 +156,7 @@ def test_a_part_without_a_machine_is_tried_twice_again_then_left_to_a_person(sto
 
     runner = InProcess(store, dies)
     assert worker.carry_out(store, run_id, executor=runner) == "failed"
-    run = store.get(run_id)
-    assert run.error == "Gone." + resumption._GIVEN_UP
-    assert len(runner.seen) == 3
+    assert (store.get(run_id).error, len(runner.seen)) == ("Gone." + resumption._GIVEN_UP, 3)
     assert {shard.status for shard in shards.parts_of(store, run_id)} == {"lost", "cancelled"}
     resumption.resume(store, run_id)
     assert replay.carried_out(store, run_id, executor=InProcess(store)) == "finished"
@@ -231,8 +230,7 @@ def test_a_part_cannot_save_once_the_run_is_over(store, spec, monkeypatch):
     def ends(shard_id: str, number: int) -> bool:
         store.end(run_id, "cancelled")
         part = shards.part_of(store, shard_id, Patience())
-        with pytest.raises(BadInput, match="is over"):
-            list(worker.real_engine(spec, "cpu", part, part))
+        refuses("is over", lambda: list(worker.real_engine(spec, "cpu", part, part)))
         return True
 
     assert worker.carry_out(store, run_id, executor=InProcess(store, ends)) == "cancelled"
@@ -248,7 +246,6 @@ def lost_with_a_part(store: Store, spec: RunSpec, n_tasks: int) -> tuple[str, sh
     first = shards.parts_of(store, run_id)[0].id
     assert store.claim(first, process.me())
     part = shards.part_of(store, first, Patience())
-    assert part is not None
     for checkpoint in memory.saved[0][:n_tasks]:
         part.save(checkpoint)
     return run_id, part, memory.saved[0]
@@ -258,8 +255,7 @@ def test_a_deleted_run_stops_its_parts_and_they_save_nothing_for_it(store, spec)
     run_id, part, learned = lost_with_a_part(store, spec, 1)
     store.delete(run_id)
     assert [shard.status for shard in shards.parts_of(store, run_id)] == ["stopping", "cancelled", "cancelled"]
-    with pytest.raises(BadInput, match="is over"):
-        part.save(learned[1])
+    refuses("is over", part.save, learned[1])
 
 
 def test_a_run_is_not_resumed_after_a_checkpoint_that_is_missing(store, spec):
@@ -295,8 +291,6 @@ def test_a_run_passes_on_no_task_of_a_part_before_the_one_that_is_missing(store,
 
 def test_an_executor_that_is_not_to_be_had_is_one_sentence(store, monkeypatch):
     assert isinstance(executor.executor_for("local", store), LocalExecutor)
-    with pytest.raises(BadInput, match="did you mean ray"):
-        executor.checked("rays")
+    refuses("did you mean ray", executor.checked, "rays")
     monkeypatch.setattr("dpcl_core.machine.find_spec", lambda name: None)
-    with pytest.raises(BadInput, match=r"pip install 'dpcl\[ray\]'"):
-        executor.executor_for("ray", store)
+    refuses(r"pip install 'dpcl\[ray\]'", executor.executor_for, "ray", store)

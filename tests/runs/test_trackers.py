@@ -13,6 +13,7 @@ import pytest
 import dpcl_core as dpcl
 from dpcl_core.errors import DataMissing
 from dpcl_core.results import Result
+from tests.support.asserting import refuses
 
 pytestmark = pytest.mark.usefixtures("home")
 _FILES = ("privacy.txt", "privacy_card.json")
@@ -80,10 +81,8 @@ def test_tensorboard_gets_a_folder_for_each_model(result: Result, tmp_path: Path
 def test_a_missing_package_names_the_command(result: Result, tracker: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "mlflow", None)
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
-    with pytest.raises(DataMissing, match=f"tracker = {tracker}: is not installed: pip install .*{tracker}"):
-        result.log_to(tracker)
-    with pytest.raises(dpcl.BadInput, match="did you mean mlflow"):
-        result.log_to("mlflo")
+    refuses(f"tracker = {tracker}: is not installed: pip install .*{tracker}", result.log_to, tracker, error=DataMissing)
+    refuses("did you mean mlflow", result.log_to, "mlflo")
 
 
 def test_the_card_of_a_result_is_that_of_its_export_and_goes_to_other_accountants(result: Result) -> None:
@@ -92,5 +91,4 @@ def test_the_card_of_a_result_is_that_of_its_export_and_goes_to_other_accountant
     event = result.card.to_dp_events(1.0)
     assert PLDAccountant().compose(event).get_epsilon(1e-5) == pytest.approx(result.guarantee(1.0).epsilon, rel=1e-3)
     assert PLDAccountant().compose(result.card.to_dp_events(float("inf"))).get_epsilon(1e-5) == float("inf")
-    with pytest.raises(dpcl.BadInput, match=r"epsilon = 3.*1, inf"):
-        result.card.to_dp_events(3.0)
+    refuses(r"epsilon = 3.*1, inf", result.card.to_dp_events, 3.0)

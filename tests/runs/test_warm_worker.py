@@ -56,7 +56,6 @@ def make(store: Store) -> Iterator[Callable[[str], LocalExecutor]]:
 
 def waiting(app: LocalExecutor) -> process.Process:
     """The process that the app has made ready."""
-    assert app.warm is not None
     app.schedule()
     until(lambda: app.warm.waiting.here.is_set())
     return process.process_of(app.warm.waiting.process.pid)
@@ -87,8 +86,7 @@ def test_the_run_is_carried_out_by_the_process_that_waited_and_the_next_one_wait
     until(lambda: app.schedule() or store.status(run_id) == "running")
     assert app.warm.waiting is None  # the run has the cores for itself
     until(lambda: store.status(run_id) == "finished")
-    kept = [event for _, event in store.events_after(run_id)]
-    assert kept[-9:] == replay.recorded(replay.a_spec())[-9:]
+    assert [event for _, event in store.events_after(run_id)][-9:] == replay.recorded(replay.a_spec())[-9:]
     following = waiting(app)
     assert following != ready
     assert waiting(app) == following  # there is one, however often it is asked for
@@ -161,15 +159,12 @@ def halted(one: process.Process) -> None:
 
 
 @pytest.mark.parametrize("harm", quick(1, [halted, killed]))
-def test_a_run_whose_warm_worker_is_dead_or_does_not_answer_gets_a_process_of_its_own(
-    store, make, harm, monkeypatch
-):
+def test_a_run_whose_warm_worker_is_dead_or_does_not_answer_gets_a_process_of_its_own(store, make, harm, monkeypatch):
     monkeypatch.setattr(process, "ANSWER_SECONDS", 0.5)
     app = make()
     ready = waiting(app)
     harm(ready)
-    run_id = replay.submit(app)
-    finishes_without(store, run_id, ready)
+    finishes_without(store, replay.submit(app), ready)
 
 
 @pytest.mark.timeout(120)
@@ -197,8 +192,7 @@ def test_a_warm_worker_of_another_state_of_the_program_or_its_surroundings_is_no
     else:
         monkeypatch.chdir(tmp_path)
         monkeypatch.setenv("PYTHONPATH", str(Path(stand_in.__file__).parents[2]))
-    run_id = replay.submit(app)
-    finishes_without(store, run_id, ready)
+    finishes_without(store, replay.submit(app), ready)
 
 
 def test_a_warm_worker_of_another_store_is_not_used(store, make, tmp_path):

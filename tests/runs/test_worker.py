@@ -17,6 +17,7 @@ from dpcl_core.runs import process, tables, worker
 from dpcl_core.runs.run import Failure, Run
 from dpcl_core.spec import RunSpec
 from tests.support import replay
+from tests.support.asserting import excludes, raising, refuses
 from tests.support.waiting import until
 
 
@@ -50,8 +51,6 @@ def test_all_that_is_said_is_kept_and_handed_on_and_the_run_is_finished(store):
     assert len(store.results([run_id])[run_id]) == 9
     assert runner.pumped == 1  # whoever waits for the device is started
     run = store.get(run_id)
-    assert run.started is not None
-    assert run.finished is not None
     assert run.created <= run.started <= run.finished
     assert run.error is run.error_kind is None
 
@@ -80,20 +79,17 @@ def test_events_are_in_the_store_while_the_run_goes_on_and_the_state_follows(sto
     assert [status for _, status in seen] == ["starting", "running"]
 
 
-@pytest.mark.parametrize(
-    ("error", "kind", "says"),
-    [
-        (BadInput("seeds", -1, "must be at least 0"), "wrong-input", "seeds = -1: must be at least 0"),
-        (DataMissing("data.dataset", "mnist", "is not here"), "data-missing", "data.dataset = mnist: is not here"),
-        (Diverged("the loss is not finite at step 7"), "diverged", "the loss is not finite at step 7"),
-        (MemoryError(), "out-of-memory", "The computer ran out of memory"),
-        (type("OutOfMemoryError", (RuntimeError,), {})("CUDA"), "out-of-memory", "The computer ran out of memory"),
-        (StoreTrouble("store x: the disk is full"), "store", "store x: the disk is full"),
-        (OSError(28, "No space left on device"), "store", "No space left on device"),
-        (RuntimeError("two\nlines"), "internal", "The program itself went wrong (RuntimeError: two lines); the settings"),
-        (SystemExit(3), "internal", "The program itself went wrong (SystemExit: 3)"),
-    ],
-)
+@pytest.mark.parametrize(("error", "kind", "says"), [
+    (BadInput("seeds", -1, "must be at least 0"), "wrong-input", "seeds = -1: must be at least 0"),
+    (DataMissing("data.dataset", "mnist", "is not here"), "data-missing", "data.dataset = mnist: is not here"),
+    (Diverged("the loss is not finite at step 7"), "diverged", "the loss is not finite at step 7"),
+    (MemoryError(), "out-of-memory", "The computer ran out of memory"),
+    (type("OutOfMemoryError", (RuntimeError,), {})("CUDA"), "out-of-memory", "The computer ran out of memory"),
+    (StoreTrouble("store x: the disk is full"), "store", "store x: the disk is full"),
+    (OSError(28, "No space left on device"), "store", "No space left on device"),
+    (RuntimeError("two\nlines"), "internal", "The program itself went wrong (RuntimeError: two lines); the settings"),
+    (SystemExit(3), "internal", "The program itself went wrong (SystemExit: 3)"),
+])
 def test_failures_are_told_apart_in_one_sentence_with_details_aside(store, error, kind, says):
     spec = replay.a_spec()
     run_id = replay.claim(store, spec)
@@ -102,8 +98,7 @@ def test_failures_are_told_apart_in_one_sentence_with_details_aside(store, error
     run = store.get(run_id)
     assert run.error_kind == kind
     assert says in run.error
-    assert "\n" not in run.error
-    assert "Traceback" not in run.error
+    excludes(run.error, "\n", "Traceback")
     assert "Traceback" in run.error_log
     assert [e for _, e in store.events_after(run_id) if isinstance(e, TaskLearned)] == [
         e for e in said if isinstance(e, TaskLearned)
@@ -182,15 +177,13 @@ def test_a_run_that_is_deleted_for_good_while_it_runs_ends_and_says_so(store):
             connection.execute(delete(tables.runs))
         yield from _without_end()
 
-    with pytest.raises(BadInput, match="no such run in this store"):
-        worker.carry_out(store, run_id, engine=engine, executor=Bystander())
+    refuses("no such run in this store", lambda: worker.carry_out(store, run_id, engine=engine, executor=Bystander()))
 
 
 def test_the_run_of_another_process_is_followed_to_its_end(store):
     spec = replay.a_spec()
     run_id = replay.fill(store, spec, replay.recorded(spec)[:5], status="running")
     other = store.get(run_id).process
-    assert other is not None
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(process, "me", lambda: process.Process(other.machine, other.pid, 1))
         heard: list[Event] = []
@@ -247,8 +240,7 @@ def test_a_waiting_terminal_claims_when_it_is_next_and_looks_less_and_less_often
     monkeypatch.setattr(type(store), "claim", claim)
     monkeypatch.setattr(worker.time, "sleep", pause)
     assert worker.wait_for_device(store, mine)
-    assert claims == [mine]
-    assert pauses[:6] == [0.25, 0.5, 1.0, 2.0, 2.0, 2.0]
+    assert (claims, pauses[:6]) == ([mine], [0.25, 0.5, 1.0, 2.0, 2.0, 2.0])
 
 
 def test_a_terminal_whose_run_was_cancelled_waits_no_longer(store):
@@ -263,17 +255,13 @@ def test_an_interrupt_while_waiting_cancels_the_run(store):
     replay.fill(store, replay.a_spec(), [], status="running")
     mine = store.create(replay.a_spec())
 
-    def interrupt(runs: Sequence[Run]) -> None:
-        raise KeyboardInterrupt
-
     with pytest.raises(KeyboardInterrupt):
-        worker.wait_for_device(store, mine, interrupt)
+        worker.wait_for_device(store, mine, raising(KeyboardInterrupt))
     assert store.status(mine) == "cancelled"
 
 
 def test_the_worker_says_in_one_line_what_is_wrong_with_its_arguments(home, capsys):
-    assert worker.main(["../../etc/passwd"]) == 2
-    assert worker.main(["0123456789ab", "--store", "bogus://x"]) == 2
+    assert (worker.main(["../../etc/passwd"]), worker.main(["0123456789ab", "--store", "bogus://x"])) == (2, 2)
     assert worker.main(["0123456789ab"]) == 0  # nothing of that name to do: as if it had been taken
     lines = capsys.readouterr().err.splitlines()
     assert [line.split(":")[0] for line in lines] == ["run = ../../etc/passwd", "store bogus"]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Container
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -37,6 +37,21 @@ def refusal_of(act: Callable[..., object], *given: Any, **named: Any) -> BadInpu
     with pytest.raises(BadInput) as caught:
         act(*given, **named)
     return caught.value
+
+
+def refuses(said: str, act: Callable[..., object], *given: Any, error: type[Exception] = BadInput, **named: Any) -> None:
+    """Asserts that this is refused, in words that match."""
+    with pytest.raises(error, match=said):
+        act(*given, **named)
+
+
+def raising(error: BaseException | type[BaseException]) -> Callable[..., NoReturn]:
+    """What raises this, whatever it is given."""
+
+    def act(*_: object, **__: object) -> NoReturn:
+        raise error
+
+    return act
 
 
 def excludes(said: Container[object], *others: object) -> None:
