@@ -12,7 +12,7 @@ from dpcl_core.data import coins
 from dpcl_core.data.dataset import Source
 from dpcl_core.errors import BadInput
 from dpcl_core.scenarios import federated
-from dpcl_core.scenarios.catalog import Federated, number_of_tasks, open_stream
+from dpcl_core.scenarios.catalog import Federated, open_stream
 from dpcl_core.scenarios.federated import MIN_ROWS
 from dpcl_core.scenarios.stream import Table, TaskStream
 from tests.scenarios.making import examples, records, table
@@ -193,15 +193,3 @@ def test_one_client_is_a_stream_as_any_other_and_an_absent_client_has_no_rows_in
     assert set(owners(alone).values()) == {0}
     uneven = opened(Federated(clients=10, alpha=0.05), table([0, 1, 2, 3] * 500, [0, 1, 2, 3], 4))
     assert any(len(set(task.train.users.tolist())) < 10 for task in uneven.tasks)  # type: ignore[union-attr]
-
-
-def test_the_number_of_tasks_is_known_from_public_facts() -> None:
-    assert number_of_tasks(Federated(), 4, ()) == 4
-    assert number_of_tasks(Federated(protocol="domain-incremental"), 2, ("a", "b", "c")) == 3
-    assert number_of_tasks(Federated(protocol="domain-incremental", tasks=2), 2, ("a", "b", "c")) == 2
-
-
-def test_labels_are_called_what_the_tasks_ask() -> None:
-    asked = Federated(protocol="one-vs-rest", order=("b", "a"), tasks=1)
-    assert asked.label_names(("a", "b")) == ("not b", "b")
-    assert Federated().label_names(("a", "b")) == ("a", "b")

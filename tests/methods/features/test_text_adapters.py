@@ -25,7 +25,7 @@ from dpcl_core.methods.features import adapters, params, side_by_side
 from dpcl_core.methods.features.adapters import Kind
 from dpcl_core.methods.features.side_by_side import Gradients
 from dpcl_core.spec import RunSpec
-from tests.methods.features.test_layer_gradients import summed, sums_of_a_loop
+from tests.methods.features.test_adapters import summed, sums_of_a_loop
 
 TEXTS = (
     "A river ran past the old town.", "", "Goal!", "The market fell again, and prices with it.", "word " * 300,
@@ -172,16 +172,13 @@ def asked(**changes: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({"data": {"dataset": "ag_news", "backbone": "hashed-text"}}, r"params\.adapter = lora: must be head with data"),
-        ({"data": {"dataset": "digits", "backbone": "lm-tiny"}}, r"data\.backbone = lm-tiny: is a language model, which"),
-        ({"data": {"dataset": "ag_news", "backbone": "vit-cifar100"}}, r"data\.backbone = vit-cifar100: must be an encoder"),
-        ({"params": {"adapter": "head"}}, r"data\.backbone = lm-tiny: must be an encoder of texts"),
-        ({"scenario": {"kind": "permuted", "tasks": 2}, "labels": "prior-const"}, r"params\.adapter = lora: must be head"),
-    ],
-)
+@pytest.mark.parametrize(("changes", "said"), [
+    ({"data": {"dataset": "ag_news", "backbone": "hashed-text"}}, r"params\.adapter = lora: must be head with data"),
+    ({"data": {"dataset": "digits", "backbone": "lm-tiny"}}, r"data\.backbone = lm-tiny: is a language model, which"),
+    ({"data": {"dataset": "ag_news", "backbone": "vit-cifar100"}}, r"data\.backbone = vit-cifar100: must be an encoder"),
+    ({"params": {"adapter": "head"}}, r"data\.backbone = lm-tiny: must be an encoder of texts"),
+    ({"scenario": {"kind": "permuted", "tasks": 2}, "labels": "prior-const"}, r"params\.adapter = lora: must be head"),
+])  # fmt: skip
 def test_what_does_not_go_together_is_said_in_one_sentence(changes: dict[str, Any], said: str) -> None:
     with pytest.raises(BadInput, match=f"^{said}"):
         checked(checks.parse(asked(**changes)))

@@ -1,4 +1,4 @@
-"""Ensemble, naive and non-CL baseline: whose data each model sees, what the ledger says, and what can be refused."""
+"""Ensemble, naive and non-CL baseline: whose data each model sees, what the ledger says, what is refused; and adapters."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from dpcl_core import checks, engine
+from dpcl_core.backbones import adaptable
 from dpcl_core.events import CellFinished, TaskLearned
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.dpsgd import Schedule
@@ -186,15 +187,6 @@ def test_ensemble_members_know_the_labels_of_their_list(labels: str) -> None:
     assert known.tolist() == ([True] * 4 if labels == "prior-const" else [True, True, False, False])
 
 
-def test_every_task_of_the_ensemble_is_one_training_in_the_ledger() -> None:
-    _, ledgers = learned(spec("peft-ensemble"), tasks())
-    book = ledgers[Cell(1.0, 0)]
-    assert [entry.people_of for entry in book.entries] == [(0,), (1,)]
-    assert book.epsilon() == pytest.approx(1.0, abs=2e-3)
-    assert book.epsilon() <= 1.0 + 1e-4
-    assert ledgers[Cell(math.inf, 0)].epsilon() == math.inf
-
-
 def test_without_sampling_the_ledger_of_the_ensemble_is_the_closed_form() -> None:
     """Ten noisy steps on everyone are one Gaussian release; a person in both tasks is in two of them."""
     run = spec("peft-ensemble", params={"epochs": 10, "sample_rate": 1.0}, privacy={"epsilons": [1.0], "noise": "seeded"})
@@ -272,17 +264,6 @@ def test_all_rules_are_in_the_events_and_the_member_of_a_task_answers_alone_wher
             alone[event.cell] = member
 
 
-def test_the_statement_of_a_baseline_that_rereads_says_who_pays_most() -> None:
-    params, privacy = {"epochs": 2, "sample_rate": 1.0}, {"epsilons": [1.0], "noise": "seeded"}
-    run = spec("non-cl", params=params, privacy=privacy, scenario={"tasks": 5})
-    given = next(event.guarantee for event in engine.run(run) if isinstance(event, CellFinished))
-    assert given.epsilon == pytest.approx(2.442, abs=2e-3)
-    assert given.parts["people of task 1"] == given.epsilon
-    assert given.parts["people of task 5"] == pytest.approx(1.0, abs=2e-3)
-    assert given.parts["task 5"] == pytest.approx(1.0, abs=2e-3)
-    assert "again" in given.composition
-
-
 def test_budgets_share_batches_where_the_ledger_says_so_and_nowhere_else() -> None:
     """Seeded, so that batches can be compared: heads of a seed have one sequence, adapters one for every budget."""
     run = spec("peft-ensemble")
@@ -294,3 +275,45 @@ def test_budgets_share_batches_where_the_ledger_says_so_and_nowhere_else() -> No
 
     assert drawn(first) == drawn(first)
     assert len({tuple(d) for d in (drawn(first), drawn(second), drawn(first, 1.0), drawn(first, math.inf))}) == 4
+
+
+# FiLM and LoRA in whole runs of the engine: pictures instead of features, one network for all models.
+
+
+METHODS = [("peft-ensemble", "film"), ("naive", "lora"), ("non-cl", "film")]
+
+
+def adapted_spec(method: str, adapter: str, **changes: object) -> RunSpec:
+    raw = {
+        "method": method, "params": {"adapter": adapter, "epochs": 2, "sample_rate": 0.5}, "seeds": [3],
+        "data": {"dataset": "digits", "train_per_class": 6, "test_per_class": 4, "backbone": "vit-cifar100"},
+        "privacy": {"epsilons": [8.0, math.inf], "noise": "seeded"}, "scenario": {"tasks": 2},
+    }  # fmt: skip
+    return checks.parse(raw | changes)
+
+
+@pytest.mark.parametrize(("method", "adapter"), quick(1, METHODS))
+def test_a_run_releases_a_model_after_every_task_within_its_budget(method: str, adapter: str) -> None:
+    events = list(engine.run(adapted_spec(method, adapter)))
+    learned = [event for event in events if isinstance(event, TaskLearned)]
+    assert [(event.cell.epsilon, event.task, len(event.accuracy)) for event in learned] == [
+        (8.0, 0, 1), (math.inf, 0, 1), (8.0, 1, 2), (math.inf, 1, 2),
+    ]  # fmt: skip
+    assert all(accuracy is not None for event in learned for accuracy in event.accuracy)
+    spent = [event.epsilon for event in learned if event.cell.epsilon == 8.0]
+    assert 7.5 < spent[0] <= 8.0
+    assert spent[1] <= 8.0 if method != "non-cl" else spent[1] > 8.0  # non-cl uses the first task's people again
+    assert sum(isinstance(event, CellFinished) for event in events) == 2
+
+
+def test_the_models_of_a_run_share_one_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Loaded for the pictures of each split and once for training, whatever the number of tasks, budgets and seeds."""
+    loaded, load = [], adaptable.load
+
+    def counted(name: str, device: str = "cpu", resolution: int | None = None) -> adaptable.Network:
+        loaded.append(name)
+        return load(name, device, resolution)
+
+    monkeypatch.setattr(adaptable, "load", counted)
+    list(engine.run(adapted_spec("peft-ensemble", "film", seeds=[0, 1])))
+    assert len(loaded) == 3

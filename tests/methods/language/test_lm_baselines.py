@@ -120,15 +120,6 @@ def test_a_task_is_learned_and_the_same_seed_gives_the_same_model(name: str) -> 
     assert torch.equal(weights(trained(name, 8.0)[0]), weights(trained(name, 8.0)[0]))
 
 
-@pytest.mark.parametrize("epsilon", quick(1, [8.0, math.inf]))
-@pytest.mark.parametrize("name", quick(2, NAMES))
-def test_the_ledger_holds_what_was_said_beforehand(name: str, epsilon: float) -> None:
-    (_, ledger), plan = trained(name, epsilon), plan_of(spec(name, epsilon))
-    expected = plan.ledger(plan.noises(epsilon))
-    assert ledger.entries == expected.entries
-    assert ledger.epsilon() <= epsilon
-
-
 @pytest.mark.parametrize("name", quick(2, NAMES))
 def test_noisy_copies_are_released_once_whatever_is_done_with_them(name: str) -> None:
     _, ledger = trained(name, 8.0, mechanism="fn")
