@@ -37,6 +37,17 @@ ALSO = {
 }
 _OPENED = ("adapters on texts", "a network of one's own", *(name for name in NEW if name.startswith("one class")))
 ALSO |= {name: (NEW[name][0], {**NEW[name][2], "labels": "prior-const"}) for name in _OPENED}
+# Noise remembered over tasks, and releases shrunk before they are added.
+OF_STREAMS = {
+    f"{method}, {value}": (
+        method, {**METHODS[method][1], "labels": "prior-const", "params": {**METHODS[method][1]["params"], setting: value}},
+    )
+    for method, setting, value in (
+        ("label-means", "prediction", "added"), ("label-means", "prediction", "by-stream"),
+        ("cslr-server-head", "prediction", "added"), ("cslr-server-head", "prediction", "by-stream"),
+        ("label-means", "noise_over_tasks", "remembered"),
+    )
+}  # fmt: skip
 Arrays = Mapping[str, NDArray[np.generic]]
 
 
@@ -71,11 +82,12 @@ class Watched:
         patch.setattr(catalog, "maker", maker)
 
 
-@pytest.mark.parametrize("name", of_methods([*METHODS, *ALSO], also=_OPENED))
+@pytest.mark.parametrize("name", of_methods([*METHODS, *ALSO, *OF_STREAMS], also=[*_OPENED, *OF_STREAMS]))
 def test_a_kept_classifier_is_what_was_released_and_classifies_as_the_learner(
     name: str, data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    method, changes = ALSO[name] if name in ALSO else (name, METHODS[name][1])
+    also = {**ALSO, **OF_STREAMS}
+    method, changes = also[name] if name in also else (name, METHODS[name][1])
     door = NEW[name][1] if name in NEW else METHODS[method][0]
     monkeypatch.setenv("DPCL_NETWORKS", "tests.support.own_networks")
     lies(door, D, tmp_path, monkeypatch)

@@ -335,9 +335,7 @@ def test_rows_of_a_table_are_asked_about_as_they_are(of_table: Path, capsys: pyt
         assert f"the columns that the classifier learned from, age, job; {told}" in capsys.readouterr().err
 
 
-def test_texts_are_asked_about_in_the_column_that_the_run_called_so(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_texts_are_asked_about_in_the_column_of_the_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lines = (f"{('all was fine', 'it broke')[place % 2]} {place},{('plus', 'minus')[place % 2]}" for place in range(600))
     (tmp_path / "reports.csv").write_text("\n".join(["report,mark", *lines, ""]), encoding="utf-8")
     more = ["--target", "mark", "--text", "report", "--set", "data.backbone=hashed-text"]

@@ -162,9 +162,7 @@ def before_any_task(raw: dict[str, object]) -> None:
     ("independent-laplace", {"params": {"label_share": 1}}, "params.label_share", "0.99"),
     ("dp-agem", {"labels": "data", "public_labels": ["1"]}, "public_labels", "prior"),
 ])  # fmt: skip
-def test_what_cannot_work_is_refused_before_any_task(
-    method: str, changes: dict[str, object], field: str, named: str
-) -> None:
+def test_what_cannot_work_is_refused_first(method: str, changes: dict[str, object], field: str, named: str) -> None:
     raw = {"method": method, "data": {"dataset": "digits", "backbone": "pixels"}, "seeds": [0], **BASES[method], **changes}
     refused = refusal_of(before_any_task, raw)
     assert refused.field == field
@@ -201,8 +199,7 @@ def stream(*groups: list[int], task_ids: bool = False) -> TaskStream:
 def test_a_text_gets_the_label_whose_name_is_nearest() -> None:
     """Texts 0 to 2 share words with their own label's name, text 3 with another's."""
     known = references.before_training(read_spec(), [stream([0, 1, 2, 3])], (0, 1, 2), "cpu")
-    assert known.untrained == pytest.approx(3 / 4)
-    assert known.chance == pytest.approx(2 / 4)
+    assert (known.untrained, known.chance) == (pytest.approx(3 / 4), pytest.approx(2 / 4))
 
 
 def test_only_labels_that_compete_can_be_nearest() -> None:

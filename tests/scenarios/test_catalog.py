@@ -18,9 +18,7 @@ from dpcl_core.errors import BadInput
 from dpcl_core.scenarios import catalog, central
 from dpcl_core.scenarios import catalog as previews
 from dpcl_core.scenarios.catalog import ClassIncremental, Permuted, Preview, SourceIncremental, chance, n_tested
-from dpcl_core.scenarios.central import open_stream
 from dpcl_core.scenarios.stream import Examples, Table, Task, TaskStream, generator
-from dpcl_core.spec import DataSpec
 from tests.data.making import write_pair
 from tests.scenarios.making import examples, five, table
 from tests.support.asserting import includes, refusal_of
@@ -107,20 +105,6 @@ def test_each_seed_and_purpose_has_numbers_of_its_own() -> None:
     assert drawn == {pair: tuple(generator(*pair).integers(0, 2**62, 4)) for pair in pairs}
     plain = tuple(np.random.default_rng(0).integers(0, 2**62, 4))
     assert plain not in drawn.values()  # not what a colleague gets who seeds with the bare number
-
-
-def test_the_digits_in_five_tasks_of_two(home: Path) -> None:
-    digits = load_dataset(DataSpec(dataset="digits"))
-    train, test = (
-        Examples(np.asarray(split.images.content).reshape(len(split), 64), split.labels)
-        for split in (digits.train, digits.test)
-    )
-    stream = open_stream(ClassIncremental(), Table(train, test, digits.classes, sources=digits.sources), 4)
-    assert [len(task.prior) for task in stream.tasks] == [2] * 5
-    assert sum(len(task.train) for task in stream.tasks) == 1347
-    assert sum(len(task.test) for task in stream.tasks) == 450
-    sizes = np.bincount(digits.train.labels.astype(np.intp))
-    assert [len(task.train) for task in stream.tasks] == [int(sizes[list(task.prior)].sum()) for task in stream.tasks]
 
 
 # Chance in closed form, from test parts alone.
@@ -211,8 +195,7 @@ def test_the_number_of_equally_weighted_test_examples() -> None:
 def test_the_same_test_part_in_every_task_is_counted_once() -> None:
     data = table([], [label for label in range(4) for _ in range(5)], 4)
     opened = central.open_stream(Permuted(tasks=3), data, 0)
-    assert n_tested([opened]) == pytest.approx(20)
-    assert chance([opened], range(4)) == pytest.approx(1 / 4)
+    assert (n_tested([opened]), chance([opened], range(4))) == (pytest.approx(20), pytest.approx(1 / 4))
 
 
 def test_other_tasks_for_every_seed_spread_the_weight() -> None:

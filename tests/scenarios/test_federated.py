@@ -97,9 +97,7 @@ def test_every_client_can_expect_ten_examples_even_at_small_alpha() -> None:
 
 
 @pytest.mark.parametrize(("clients", "alpha"), [(80, 0.05), (72, 1.0)])
-def test_as_many_clients_as_the_data_hold_are_dealt_to_by_few_draws(
-    clients: int, alpha: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_as_many_clients_as_data_hold_need_few_draws(clients: int, alpha: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """A thousand draws of a Dirichlet distribution rarely give eighty clients ten of eight hundred examples each."""
     sizes, draws = np.array([200.0] * 4), list[int]()
 
@@ -153,8 +151,7 @@ def test_domains_are_tasks_and_shares_are_drawn_for_each() -> None:
     assert [sorted(records(task)) for task in stream.tasks] == [
         [(n, n % 2) for n in range(240, 360)], [(n, n % 2) for n in range(120)]
     ]  # fmt: skip
-    assert stream.recurrence == "every"
-    assert [len(task.test) for task in stream.tasks] == [2, 2]
+    assert (stream.recurrence, [len(task.test) for task in stream.tasks]) == ("every", [2, 2])
 
 
 def test_with_a_domain_each_a_client_is_in_one_task() -> None:

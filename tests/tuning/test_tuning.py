@@ -26,6 +26,7 @@ from dpcl_core.tuning.search import Prepare
 from dpcl_core.tuning.settings import Sizes, Trial, TuneSpec
 from tests.support.asserting import includes, refusal_of
 from tests.support.tuned import SIZES, TOO_FAST, a_tuning, accuracy, prepared_by, preparing
+from tests.support.watching import watched
 
 pytestmark = pytest.mark.usefixtures("home")
 
@@ -35,8 +36,7 @@ def a_base(method: str = "peft-ensemble", **raw: object) -> RunSpec:
 
 
 def test_seventy_per_cent_are_trained_on() -> None:
-    assert settings.n_train_of(5000) == 3500
-    assert settings.n_train_of(267) == 187
+    assert (settings.n_train_of(5000), settings.n_train_of(267)) == (3500, 187)
     # 10 % of 50,000 to train on and 4.28 % held out, as in the paper: 7,143 examples in all
     wanted = round(settings.COMBINED_SHARE * 50_000)
     assert (settings.n_train_of(wanted), wanted - settings.n_train_of(wanted)) == (5000, 2143)
@@ -154,24 +154,13 @@ def test_of_a_combined_dataset_a_tenth_of_a_task_is_trained_on(monkeypatch: pyte
 
 def test_a_tuning_never_asks_for_a_test_image(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every image that is computed is one of the training split: the test split's are forbidden to be read."""
-    forbidden = DIGITS.test.images
-    read: list[int] = []
-
-    def watched(self: Images, rows: np.ndarray) -> Images:
-        assert self is not forbidden
-        read.append(len(rows))
-        return take(self, rows)
-
-    def digested(self: Images) -> str:
-        assert self is not forbidden
-        return digest(self)
-
-    take, digest = Images.take, Images.digest
-    monkeypatch.setattr(Images, "take", watched)
-    monkeypatch.setattr(Images, "digest", digested)
+    asked: list[tuple[object, ...]] = []
+    for name in ("digest", "take"):
+        watched(monkeypatch, Images, name, lambda found, given: asked.append(given))
     monkeypatch.setattr(load, "load_dataset", lambda data: DIGITS)
     sizes = result_of(search.prepared(TuneSpec(base=naive_base(), on="private"), "cpu")).sizes
-    assert read[0] == sizes.n_tune + sizes.n_validation
+    assert not any(given[0] is DIGITS.test.images for given in asked)
+    assert next(len(given[1]) for given in asked if len(given) > 1) == sizes.n_tune + sizes.n_validation
 
 
 # The search: what is drawn, what a failed trial does, and that a search goes on where it was interrupted.
@@ -333,8 +322,7 @@ def test_settings_are_carried_over_as_the_papers_do() -> None:
     assert found.learning_rate_factor == pytest.approx(1.195, abs=5e-4)
     assert found.learning_rate == pytest.approx(1e-3 * math.sqrt(10 / 7))
     assert found.sample_rate == 350 / 3500  # the sampling rate stays, so the accounting does
-    assert found.batch_size == pytest.approx(500)
-    assert found.clip_norm == 2.0
+    assert (found.batch_size, found.clip_norm) == (pytest.approx(500), 2.0)
 
 
 def test_the_best_trial_is_the_first_of_the_most_accurate_and_never_a_failed_one() -> None:
@@ -356,8 +344,7 @@ def test_the_run_that_follows_says_on_what_it_was_tuned_and_keeps_the_epochs(tun
 def test_the_document_is_strict_json_with_or_without_trials() -> None:
     trials = [a_trial(0, 0.5), a_trial(1, None)]
     document = json.loads(json.dumps(search.document("ab", "finished", PRIVATE, FULL_SIZES, trials), allow_nan=False))
-    assert document["best"]["number"] == 0
-    assert document["trials"][1]["trouble"] == "lost it"
+    assert (document["best"]["number"], document["trials"][1]["trouble"]) == (0, "lost it")
     assert document["transferred"]["sample_rate"] == 0.1
     words = document["command"].split()
     assert "'tuned=\"private\"'" in words

@@ -62,8 +62,7 @@ def test_the_entry_costs_what_renyi_accounting_bounds_from_above() -> None:
 
 def test_sums_are_divided_by_the_expected_batch_and_noise_scales_with_the_clipping_norm() -> None:
     plan = EnsembleParams(sample_rate=0.2, clip_norm=3.0, epochs=7).schedule(450)
-    assert plan.expected_batch == pytest.approx(90)
-    assert plan.n_steps == 35
+    assert (plan.expected_batch, plan.n_steps) == (pytest.approx(90), 35)
     assert plan.noise_std(1.5) == 1.5 * 3.0 * (1 + ROUNDING) / 90
 
 
@@ -227,9 +226,7 @@ def stream(*labels: list[int], sentences: tuple[list[int], ...] | None = None, *
 
 def test_accuracy_by_task_and_over_all() -> None:
     found = evaluated(Told({0: [0, 1, 1, 2], 1: [2, 2]}, 3), 0, stream([0, 1, 1, 1], [2, 0]), 1, 2)
-    assert found[0].by_task == (0.75, 0.5)
-    assert found[0].pooled == 4 / 6
-    assert found[1].by_task == (0.25, 0.5)
+    assert (found[0].by_task, found[0].pooled, found[1].by_task) == ((0.75, 0.5), 4 / 6, (0.25, 0.5))
     assert (found[0].ahead, found[0].by_rule) == (None, {})
 
 
@@ -251,8 +248,7 @@ def test_a_model_whose_list_of_labels_is_empty_remembers_nothing_perfectly() -> 
 
 def test_a_task_that_no_model_answers_is_none_and_not_zero() -> None:
     found = evaluated(Told({1: [2, 2]}, 3), 0, stream([0, 1], [2, 0]), 1, 1)
-    assert found[0].by_task == (None, 0.5)
-    assert found[0].pooled == 0.5
+    assert (found[0].by_task, found[0].pooled) == ((None, 0.5), 0.5)
     nobody = evaluated(Told({}, 3), 0, stream([0, 1], []), 1, 1)
     assert (nobody[0].by_task, nobody[0].pooled) == ((None, None), None)
 

@@ -32,8 +32,7 @@ def maps(network: Network) -> NDArray[np.generic]:
 
 
 def test_kept_maps_lead_to_the_frozen_features(network: Network, maps: NDArray[np.generic]) -> None:
-    assert maps.shape == (6, 3, 3, 192)
-    assert maps.dtype == np.float16
+    assert (maps.shape, maps.dtype) == ((6, 3, 3, 192), np.float16)
     frozen = np.concatenate(list(extractor.load("lite0", resolution=SIDE).batches(Images(pictures(6), (48, 48, 3)))))
     with torch.inference_mode():
         found = network.features(torch.from_numpy(maps)).numpy()
@@ -52,9 +51,7 @@ def test_film_changes_every_norm_and_lora_every_mixing_of_channels(network: Netw
 
 
 @pytest.mark.parametrize("kind", ["film", "lora"])
-def test_gradients_of_single_examples_are_those_of_plain_autograd(
-    network: Network, maps: NDArray[np.generic], kind: Kind
-) -> None:
+def test_gradients_of_examples_are_autograd_s(network: Network, maps: NDArray[np.generic], kind: Kind) -> None:
     labels = np.array([0, 1, 2, 0, 1, 2])
     module = adapters.fresh(network, kind, 2, range(3), 3, 0, bundled.load("lite0", "cifar100").first(50)).module()
     draw = torch.Generator().manual_seed(3)

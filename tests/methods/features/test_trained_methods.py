@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -27,6 +26,7 @@ from dpcl_core.scenarios.stream import Examples, Task
 from dpcl_core.spec import Cell, RunSpec
 from tests.methods.training import public_context
 from tests.support.tiers import quick
+from tests.support.watching import watched
 
 N_CLASSES, SIZE, PER_TASK = 4, 5, 30
 pytestmark = pytest.mark.usefixtures("home")
@@ -70,14 +70,8 @@ Trainings = list[tuple[Schedule, Batches]]
 @pytest.fixture
 def trainings(monkeypatch: pytest.MonkeyPatch) -> Trainings:
     """The plan and the batches of every training that takes place from now on."""
-    found: Trainings = []
-    trained = linear_heads.train_heads
-
-    def watched(*given: Any, **named: Any) -> Generator[int, None, linear_heads.Heads]:
-        found.append((given[3], deepcopy(given[5])))  # as it was before the first draw
-        return trained(*given, **named)
-
-    monkeypatch.setattr(linear_heads, "train_heads", watched)
+    found: Trainings = []  # of batches as they were before the first draw
+    watched(monkeypatch, linear_heads, "train_heads", lambda steps, given: found.append((given[3], deepcopy(given[5]))))
     return found
 
 
@@ -146,25 +140,15 @@ def test_work_ahead_changes_nothing_that_is_seen(labels: str, early: int, monkey
     run = spec("peft-ensemble", labels=labels, seeds=[0, 1, 2], scenario={"tasks": 3, "kind": "i-blurry"})
     run = replace(run, privacy=replace(run.privacy, epsilons=(4.0,)))
     begun: list[int] = []
-    begin, account = process_pool.ProcessPool.begin, Trainer._account
-
-    def counted(
-        self: process_pool.ProcessPool, jobs: Mapping[int, process_pool.Job], *, is_last: bool = True
-    ) -> process_pool.Running:
-        begun.extend([len(jobs)] * self.uses_processes)
-        return begin(self, jobs, is_last=is_last)
-
     first: list[int] = []
-
-    def accounted(self: Trainer, seed: int, work: Work, ledgers: Mapping[Cell, Ledger]) -> object:
-        first.append(len(begun))
-        return account(self, seed, work, ledgers)
-
-    monkeypatch.setattr(process_pool.ProcessPool, "begin", counted)
+    watched(
+        monkeypatch, process_pool.ProcessPool, "begin",
+        lambda found, given: begun.extend([len(given[1])] * given[0].uses_processes),
+    )  # fmt: skip
     here = ahead(run, tasks(3))
     assert not begun
     monkeypatch.setattr(process_pool, "_WORTH_SECONDS", 0.0)
-    monkeypatch.setattr(Trainer, "_account", accounted)
+    watched(monkeypatch, Trainer, "_account", lambda found, given: first.append(len(begun)))
     elsewhere = ahead(run, tasks(3))
     assert begun == [3, 3, 3]
     assert first[0] == early, "rounds begun before the first is accounted for"
@@ -308,12 +292,7 @@ def test_a_run_releases_a_model_after_every_task_within_its_budget(method: str, 
 
 def test_the_models_of_a_run_share_one_network(monkeypatch: pytest.MonkeyPatch) -> None:
     """Loaded for the pictures of each split and once for training, whatever the number of tasks, budgets and seeds."""
-    loaded, load = [], adaptable.load
-
-    def counted(name: str, device: str = "cpu", resolution: int | None = None) -> adaptable.Network:
-        loaded.append(name)
-        return load(name, device, resolution)
-
-    monkeypatch.setattr(adaptable, "load", counted)
+    loaded: list[str] = []
+    watched(monkeypatch, adaptable, "load", lambda found, given: loaded.append(given[0]))
     list(engine.run(adapted_spec("peft-ensemble", "film", seeds=[0, 1])))
     assert len(loaded) == 3

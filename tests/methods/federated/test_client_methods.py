@@ -355,9 +355,7 @@ def test_published_noise_is_refused_for_a_budget_that_the_paper_does_not_print()
 
 
 @pytest.mark.parametrize(("modes", "clusters"), [(1, False), (2, True)])
-def test_one_group_a_label_is_not_clustered_and_its_replay_has_a_bound(
-    modes: int, clusters: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_group_a_label_is_not_clustered(modes: int, clusters: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two labels a task: a client knows its own entries' labels, so that nobody else moves them."""
     calls: list[object] = []
     watched(monkeypatch, cslr_published, "pooled", lambda found, given: calls.append(found))
@@ -427,9 +425,7 @@ def test_each_switch_away_from_print_is_named(changed: str) -> None:
     ("amazon-domains", {"clients": 50, "alpha": 0.3, "protocol": "domain-incremental", "tasks": 5}, 5),
     ("multiwoz-intent", {"clients": 40, "alpha": 0.5, "protocol": "domain-incremental"}, 7),
 ])  # fmt: skip
-def test_lists_of_a_whole_task_are_as_printed_where_tasks_have_several_labels(
-    dataset: str, scenario: dict[str, object], groups: int
-) -> None:
+def test_lists_of_a_whole_task_are_as_printed(dataset: str, scenario: dict[str, object], groups: int) -> None:
     def layer(lists: str) -> published.Layer:
         asked = clients.spec(
             "cslr-published", params={**PRINT, "rounds": 50, "lists": lists, "modes_per_task": groups},

@@ -88,27 +88,17 @@ def test_one_element_in_one_slot_is_the_client_s_own_mean() -> None:
     assert matched.means == pytest.approx(by_label.means)
 
 
-def test_without_noise_one_slot_is_the_average_of_clients() -> None:
-    one = client_release.by_label(GIVEN.z, GIVEN.modes, GIVEN.users, N, (2,))
-    found = released(one, EvenSlots(WIDE))
-    assert found.weights == pytest.approx([1.0])
-    assert found.means[0] == pytest.approx(one.means[:, 0].mean(axis=0))
-    assert found.covariances is WIDE.covariance
-
-
-def test_without_noise_weighted_slots_are_averages_weighted_by_shares() -> None:
-    of = slotted()
-    found = released(of, WeightedSlots(WIDE, K))
-    assert found.weights == pytest.approx(of.weights.mean(axis=0))
-    expected = np.einsum("nk,nkd->kd", of.weights, of.means) / of.weights.sum(axis=0)[:, None]
-    assert found.means == pytest.approx(expected)
-
-
-def test_without_noise_even_slots_are_plain_averages() -> None:
-    of = slotted()
-    found = released(of, EvenSlots(WIDE, K))
-    assert found.weights == pytest.approx(np.full(K, 1 / K))
-    assert found.means == pytest.approx(of.means.mean(axis=0))
+def test_without_noise_slots_are_averages_of_clients_plain_or_weighted_by_shares() -> None:
+    one, of = client_release.by_label(GIVEN.z, GIVEN.modes, GIVEN.users, N, (2,)), slotted()
+    alone, even = released(one, EvenSlots(WIDE)), released(of, EvenSlots(WIDE, K))
+    weighted = released(of, WeightedSlots(WIDE, K))
+    assert alone.covariances is WIDE.covariance
+    for found, weights, means in (
+        (alone, [1.0], one.means.mean(axis=0)),
+        (even, np.full(K, 1 / K), of.means.mean(axis=0)),
+        (weighted, of.weights.mean(axis=0), np.einsum("nk,nkd->kd", of.weights, of.means) / of.weights.sum(axis=0)[:, None]),
+    ):
+        assert (found.weights, found.means) == (pytest.approx(weights), pytest.approx(means))
 
 
 def adversaries(random: np.random.Generator, radius: float) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -209,8 +199,7 @@ def test_each_budget_is_in_its_ledger_with_the_multiplier_that_scaled_its_noise(
     found = client_release.release_vectors(vectors, layout, TARGETS, [2.163, 0.5, 0.0], noises, books, task=1, n_clients=N)
     assert len(found) == 3
     assert books[0].entries[0].event == dp.GaussianDpEvent(pytest.approx(2.163))
-    assert books[0].entries[0].task == 1
-    assert set(books[0].entries[0].channels) == {REPLAY}
+    assert (books[0].entries[0].task, set(books[0].entries[0].channels)) == (1, {REPLAY})
     assert books[1].entries[0].event == dp.GaussianDpEvent(pytest.approx(0.5))
     assert books[2].entries[0].event == dp.NonPrivateDpEvent()
     four = Ledger(1e-5, "add-remove", "every")
@@ -478,8 +467,7 @@ def test_a_list_noised_at_home_without_noise_is_the_list_within_its_bounds() -> 
     wide = PublicView.of(GIVEN.public, toy.D, radius=5.0)
     book = a_ledger()
     (found,) = noisy_lists(ORACLE, wide, [0.0], [ReleaseNoise()], [book], task=0)
-    assert found.means == pytest.approx(ORACLE.means)
-    assert found.weights == pytest.approx(ORACLE.weights)
+    assert (found.means, found.weights) == (pytest.approx(ORACLE.means), pytest.approx(ORACLE.weights))
     assert found.targets == pytest.approx(ORACLE.targets, abs=1e-9)
     assert math.isinf(book.epsilon())
 
@@ -541,10 +529,8 @@ def test_eq_2_as_printed_is_the_plain_average_over_the_clients_that_came(form: s
                 seconds[group] += moment * min(1, 1 / np.linalg.norm(moment)) / len(own) / len(came)
                 targets[group] += lists.targets[client, entry] / len(own) / len(came)
                 weights[group] += lists.weights[client, entry] / len(came)
-    assert found.means == pytest.approx(means)
-    assert found.seconds == pytest.approx(seconds)
-    assert found.targets == pytest.approx(targets)
-    assert found.weights == pytest.approx(weights)
+    assert (found.means, found.seconds) == (pytest.approx(means), pytest.approx(seconds))
+    assert (found.targets, found.weights) == (pytest.approx(targets), pytest.approx(weights))
     replay = found.replay(floor=1e-12, rule=AS_PRINTED)
     assert replay.means == pytest.approx(means), "nothing is divided by shares"
     assert replay.targets == pytest.approx(targets), "targets stay as they are released"

@@ -47,8 +47,7 @@ def test_one_element_is_the_rows_own_mean_spread_and_labels() -> None:
     """L = 1 is what DP-Stat-Share sends."""
     z, of = rows()
     (only,) = ListLearner(1, form="full").fit(z, np.eye(3)[of], np.random.default_rng(0))
-    assert only.weight == pytest.approx(1)
-    assert only.mean == pytest.approx(z.mean(axis=0))
+    assert (only.weight, only.mean) == (pytest.approx(1), pytest.approx(z.mean(axis=0)))
     assert only.covariance == pytest.approx(np.cov(z, rowvar=False, bias=True) + 1e-3 * np.eye(3))
     assert only.target == pytest.approx(np.eye(3)[of].mean(axis=0))
 
@@ -58,8 +57,7 @@ def test_moments_add_up_to_those_of_all_rows() -> None:
     z, of = rows(200, seed=3)
     lists = Lists.of([ListLearner(4, ridge=0.0, n_steps=3).fit(z, np.eye(3)[of], np.random.default_rng(2))])
     weights = lists.weights[0]
-    assert weights.sum() == pytest.approx(1)
-    assert weights @ lists.means[0] == pytest.approx(z.mean(axis=0))
+    assert (weights.sum(), weights @ lists.means[0]) == (pytest.approx(1), pytest.approx(z.mean(axis=0)))
     assert weights @ lists.second_moments[0] == pytest.approx((z**2).mean(axis=0))
     assert weights @ lists.targets[0] == pytest.approx(np.eye(3)[of].mean(axis=0))
 
@@ -111,8 +109,7 @@ def test_of_starts_that_end_alike_the_first_is_kept(monkeypatch: pytest.MonkeyPa
 def test_a_list_is_as_long_for_a_client_without_rows(n: int, form: Form) -> None:
     z, of = rows(9)
     found = ListLearner(4, form=form).fit(z[:n], np.eye(3)[of[:n]], np.random.default_rng(0))
-    assert len(found) == 4
-    assert sum(element.weight for element in found) == pytest.approx(1 if n else 0)
+    assert (len(found), sum(element.weight for element in found)) == (4, pytest.approx(1 if n else 0))
     assert sum(element.weight > 0 for element in found) <= max(n, 0)
     for element in found:
         assert np.isfinite(element.mean).all()
@@ -399,8 +396,7 @@ def test_ties_go_to_the_lower_slot(rule: matchers.Rule) -> None:
 
 def test_transport_of_weightless_elements_still_says_where_they_would_go() -> None:
     ids = matchers.assign("ot", PROTOTYPES + 0.1, PROTOTYPES, np.array([1.0, 0, 0]))
-    assert ids.dtype.kind == "i"
-    assert ids[0] == 0
+    assert (ids.dtype.kind, ids[0]) == ("i", 0)
 
 
 @pytest.mark.parametrize("rule", ["random", "nearest", "hungarian", "ot"])

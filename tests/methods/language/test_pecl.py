@@ -92,18 +92,10 @@ def test_published_stop_words_are_exact_and_everything_else_is_not() -> None:
     np.testing.assert_array_equal(given[~is_text], table[prompted.ids][~is_text])
 
 
-def test_without_noise_the_frozen_blocks_read_each_text_once_in_all_epochs(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_without_noise_frozen_blocks_read_a_text_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("DPCL_HOME", str(tmp_path))
     task, counts = stream()[0], Counter[bool]()
-    below = Split.below
-
-    def counted(split: Split, embeddings: torch.Tensor) -> torch.Tensor:
-        counts[bool(split.cut)] += len(embeddings)
-        return below(split, embeddings)
-
-    monkeypatch.setattr(Split, "below", counted)
+    watched(monkeypatch, Split, "below", lambda found, given: counts.update({bool(given[0].cut): len(given[1])}))
     read_by_epochs = []
     for epochs in (1, 3):
         counts.clear()
@@ -177,8 +169,7 @@ def test_local_copies_are_drawn_once_and_counted_once(monkeypatch: pytest.Monkey
     spread = np.nanmax(whole, axis=0)[inside] - np.nanmin(whole, axis=0)[inside]
     assert (~np.isnan(whole)).any(axis=3).sum(axis=0)[inside].min() == 3  # every token was read in each epoch
     assert not spread.any()
-    assert len(ledger.entries) == 1
-    assert ledger.epsilon() == pytest.approx(8.0, rel=1e-2)
+    assert (len(ledger.entries), ledger.epsilon()) == (1, pytest.approx(8.0, rel=1e-2))
     assert ledger.epsilon() <= 8.0
 
 
@@ -450,8 +441,7 @@ def total(params: BaselineParams, multiplier: float, facts: PublicSizes = FACTS)
 def test_the_noise_of_one_task(epsilon: float, multiplier: float) -> None:
     """Check 17: 3,000 texts, batches of 32, 282 steps."""
     plan = Plan(SEQFT, PRIVACY, FACTS)
-    assert plan.n_steps == 282
-    assert plan.noises(epsilon).steps == pytest.approx(multiplier, abs=0.01)
+    assert (plan.n_steps, plan.noises(epsilon).steps) == (282, pytest.approx(multiplier, abs=0.01))
 
 
 @pytest.mark.parametrize(("params", "at_one", "at_eight"), quick(2, [

@@ -34,19 +34,11 @@ from dpcl_core.spec import Cell
 from tests.backbones import language_models
 from tests.methods.language import tiny
 from tests.methods.language.tiny import ALL
+from tests.methods.training import Prescribed
+from tests.support.watching import watched
 
 PLAN = Schedule(sample_rate=0.5, n_steps=6, clip_norm=0.4, learning_rate=0.05, expected_batch=4.0)
 CELL = Cell(1.0, 0)
-
-
-class Drawn:
-    """Batches as given."""
-
-    def __init__(self, *rows: list[int]) -> None:
-        self._rows = iter(rows)
-
-    def draw(self, n_records: int) -> NDArray[np.int64]:
-        return np.array(next(self._rows), np.int64)
 
 
 def trained(
@@ -84,21 +76,14 @@ def by_hand(multiplier: float, rows: list[list[int]], plan: Schedule = PLAN) -> 
 @pytest.mark.parametrize("multiplier", [0.0, 1.3])
 def test_private_steps_equal_a_loop_by_hand(multiplier: float) -> None:
     rows = [[0, 3, 5], [1], [], [2, 6, 7, 0], [4, 1], [3]]
-    found, expected = trained(multiplier, Drawn(*rows)), by_hand(multiplier, rows)
+    found, expected = trained(multiplier, Prescribed(rows)), by_hand(multiplier, rows)
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-9)
-
-
-def test_an_empty_batch_takes_a_step_of_noise_and_none_takes_none() -> None:
-    nobody = [[]] * PLAN.n_steps
-    start = tiny.weights(tiny.adapted())
-    assert float((trained(1.3, Drawn(*nobody)) - start).abs().max()) > 0.01
-    moved = trained(0.0, Drawn(*nobody))  # weight decay alone
-    torch.testing.assert_close(moved, start, rtol=0.01, atol=0)
 
 
 def test_a_penalty_joins_after_the_noise_and_is_not_clipped() -> None:
     """Check 21: with no data and no noise, steps are those along the penalty's gradient, exactly."""
-    found = trained(0.0, Drawn(*[[]] * PLAN.n_steps), penalty_of=lambda net: 1000 * (trainable(net) - 0.3).square().sum())
+    nobody = Prescribed([[]] * PLAN.n_steps)
+    found = trained(0.0, nobody, penalty_of=lambda net: 1000 * (trainable(net) - 0.3).square().sum())
     net = tiny.adapted()
     descent = Descent(list(net.trainable().values()), PLAN)
     for _ in range(PLAN.n_steps):
@@ -114,14 +99,12 @@ def test_a_penalty_adds_to_the_noisy_mean_as_it_is(monkeypatch: pytest.MonkeyPat
     """A single plain step tells: the difference that a penalty makes to the gradient is its own, however large."""
     seen: list[Tensor] = []
 
-    class Watched(Descent):
-        def step(self, means, penalty=None):  # type: ignore[no-untyped-def]
-            super().step(means, penalty)
-            seen.append(tiny.row([parameter.grad for parameter in self._parameters]))  # type: ignore[misc]
+    def note(found: None, given: tuple[Any, ...]) -> None:
+        seen.append(tiny.row([parameter.grad for parameter in given[0]._parameters]))
 
-    monkeypatch.setattr(training, "Descent", Watched)
+    watched(monkeypatch, Descent, "step", note)
     for penalty_of in (None, lambda net: 500 * trainable(net).square().sum()):
-        trained(1.3, Drawn([0, 1, 2]), replace(PLAN, n_steps=1), penalty_of)
+        trained(1.3, Prescribed([[0, 1, 2]]), replace(PLAN, n_steps=1), penalty_of)
     torch.testing.assert_close(seen[1] - seen[0], 1000 * tiny.weights(tiny.adapted()), rtol=0, atol=1e-9)
 
 
@@ -370,9 +353,7 @@ class TestFisher:
             assert share == pytest.approx(chance, abs=5 * math.sqrt(chance * (1 - chance) / n) + 1e-9)
 
     @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-    def test_an_answer_s_likelihood_has_the_same_bits_beside_any_other_texts(
-        self, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_likelihood_has_the_same_bits_beside_others(self, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
         """A long text widens no other; lengths differ, and pieces are full, not full, and of one text."""
         shapes: set[tuple[int, ...]] = set()
 
@@ -438,22 +419,7 @@ class TestConsolidation:
         with torch.no_grad():
             weights[0].fill_(3.0)
         held.remember([torch.tensor([1.0, 4.0])])
-        assert held.importance[0].tolist() == [2.0, 4.0]
-        assert float(held.penalty()) == 0.0
-
-    def test_it_joins_a_step_after_the_noise(self) -> None:
-        """Check 21: with no gradient and no noise a step is that of the penalty alone."""
-        weights = [torch.nn.Parameter(torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64))]
-        held = Consolidation(weights, 10.0)
-        held.remember([torch.tensor([1.0, 0.1, 0.0], dtype=torch.float64)])
-        with torch.no_grad():
-            weights[0].add_(torch.tensor([0.5, -0.5, 1.0]))
-        alone = torch.nn.Parameter(weights[0].detach().clone())
-        other = torch.optim.AdamW([alone], lr=0.01)
-        alone.grad = torch.tensor([10 * 1.0 * 0.5, 10 * 0.1 * -0.5, 0.0], dtype=torch.float64)
-        other.step()
-        Descent(weights, Schedule(1.0, 10, 1.0, 0.01, 1.0)).step([torch.zeros(3, dtype=torch.float64)], held.penalty)
-        torch.testing.assert_close(weights[0].detach(), alone.detach(), rtol=0, atol=0)
+        assert (held.importance[0].tolist(), float(held.penalty())) == ([2.0, 4.0], 0.0)
 
 
 class TestTurnedGradients:

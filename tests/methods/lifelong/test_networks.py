@@ -63,9 +63,7 @@ def test_the_first_layer_is_one_convolution_of_half_the_size_rounded_up(form: Fo
     ("form", "filters", "patches", "n_hidden"),
     [(GREY, [32, 64, 96], [5], 512), (COLOUR, [64, 128, 160], [1, 3, 4], 256), (WINDOWS, [32, 64, 96], [2], 128)],
 )
-def test_filters_patches_and_units_are_the_paper_s(
-    form: Form, filters: list[int], patches: list[int], n_hidden: int
-) -> None:
+def test_filters_and_units_are_the_paper_s(form: Form, filters: list[int], patches: list[int], n_hidden: int) -> None:
     net = nets.build(form, 10, seed=0)
     convolutions = [module for module in net.modules() if isinstance(module, torch.nn.Conv2d)]
     assert sorted({module.out_channels for module in convolutions}) == filters
@@ -243,8 +241,7 @@ def test_without_memory_no_reference_is_asked_for_and_with_it_only_what_is_store
     assert run([], BatchParams()) == batches * 2
     assert run(stored, BatchParams(projection="never")) == batches * 2
     found = run(stored, BatchParams(ref_batches=3))
-    assert len(found) == 6 * (1 + 3)
-    assert found[::4] == batches * 2
+    assert (len(found), found[::4]) == (6 * (1 + 3), batches * 2)
     assert all(batch in stored for at, batch in enumerate(found) if at % 4)
 
 

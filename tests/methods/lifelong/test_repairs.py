@@ -286,14 +286,6 @@ def test_the_exact_solution_has_no_gradient_left_but_the_ridge() -> None:
     np.testing.assert_array_equal(quadratic.solved(first_weights(), untouched, [0.0])[:, 2], first_weights()[:, 2])
 
 
-def test_the_ridge_is_the_largest_eigenvalue_that_noise_alone_has() -> None:
-    """A symmetric matrix of the mechanism's noise: its largest eigenvalue lies near sqrt(2 K), which the ridge counts on."""
-    generator, size = np.random.default_rng(4), 300
-    noise = np.triu(generator.standard_normal((size, size)) / math.sqrt(2), 1)
-    noise += noise.T + np.diag(generator.standard_normal(size))
-    assert np.linalg.eigvalsh(noise)[-1] == pytest.approx(math.sqrt(2 * size), rel=0.05)
-
-
 def test_public_features_depend_on_the_seed_alone_and_are_of_the_size_announced() -> None:
     inputs = np.random.default_rng(5).uniform(0, 1, (300, 50)).astype(np.float32)
     features = RandomRelu(50, 20, seed=1).of(inputs)
