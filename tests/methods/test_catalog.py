@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, replace
@@ -12,9 +11,7 @@ import pytest
 
 from dpcl_core import checks, engine
 from dpcl_core.backbones import extractor
-from dpcl_core.data import catalog as datasets
 from dpcl_core.data.texts import Texts
-from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished, References, TaskLearned, of_kind
 from dpcl_core.methods import catalog, references
 from dpcl_core.methods.common.method import PublicSizes
@@ -86,22 +83,6 @@ def test_no_two_refusals_ask_for_what_the_other_forbids(raw: dict[str, object], 
     said = refusal_of(before_any_task, raw)
     assert said.field == "data.dataset"
     assert said.allowed.startswith(allowed)
-
-
-def test_every_kind_of_data_has_a_dataset_to_name_and_a_method() -> None:
-    """The sentence names the first dataset of a kind; and what a method demands, some dataset fulfils."""
-    left = {card.kind for card in datasets.CARDS.values()}
-    for method in catalog.CARDS.values():
-        fitting = set()
-        for dataset in datasets.CARDS.values():
-            scenario = next((name for name in method.scenarios if scenarios.card(name).has_clients), method.scenarios[0])
-            raw = {"method": method.name, "data": {"dataset": dataset.name}, "scenario": {"kind": scenario}}
-            with contextlib.suppress(BadInput):
-                catalog.check_kinds(checks.parse(raw), dataset)
-                fitting.add(dataset.kind)
-        assert fitting, method.name
-        left -= fitting
-    assert not left
 
 
 # Settings that a method on features or of Lifelong DP cannot work with are refused before anything starts, by field.

@@ -141,14 +141,6 @@ def test_where_the_task_is_given_its_own_most_frequent_label_is_answered() -> No
     assert chance([stream(*labels, task_ids=True)], range(4)) == pytest.approx((3 / 4 + 1 / 2) / 2)
 
 
-def test_six_tasks_with_different_numbers_of_labels_give_the_mean_of_their_shares() -> None:
-    sizes = (4, 5, 14, 10, 2, 3)
-    starts = np.cumsum([0, *sizes])
-    tests = [[start + label for label in range(size) for _ in range(6)] for start, size in zip(starts, sizes, strict=False)]
-    asked = stream(*tests, n_classes=sum(sizes))
-    assert chance([asked], range(sum(sizes)), is_task_given=True) == pytest.approx(np.mean([1 / size for size in sizes]))
-
-
 def test_no_answer_that_ignores_the_example_expects_more() -> None:
     """Any distribution over labels is a mixture of constant answers; the best of 2,000 random ones stays below."""
     asked, draw = stream([0, 0, 0, 1, 2], [2, 3, 3], [1, 1, 0]), np.random.default_rng(0)

@@ -13,7 +13,6 @@ from dpcl_core.data.dataset import Source
 from dpcl_core.errors import BadInput
 from dpcl_core.scenarios import federated
 from dpcl_core.scenarios.catalog import Federated, open_stream
-from dpcl_core.scenarios.federated import MIN_ROWS
 from dpcl_core.scenarios.stream import Table, TaskStream
 from tests.scenarios.making import examples, records, table
 from tests.support.tiers import quick
@@ -78,7 +77,7 @@ def test_shares_of_a_label_are_a_dirichlet_draw(alpha: float) -> None:
         (task,) = opened(Federated(clients=n_clients, alpha=alpha), one, seed).tasks
         shares.append(np.mean(task.train.users == 0))
     kept = stats.beta(alpha, (n_clients - 1) * alpha)
-    low = MIN_ROWS / 4000  # draws below are repeated: the law is the beta between the two bounds
+    low = federated.MIN_ROWS / 4000  # draws below are repeated: the law is the beta between the two bounds
 
     def law(x: np.ndarray) -> np.ndarray:
         return np.clip((kept.cdf(x) - kept.cdf(low)) / (kept.cdf(1 - low) - kept.cdf(low)), 0, 1)
@@ -93,7 +92,7 @@ def test_every_client_can_expect_ten_examples_even_at_small_alpha() -> None:
         for seed in range(20)
     ]
     assert np.min(held) > 0
-    assert np.partition(np.ravel(held), 20)[20] >= MIN_ROWS, "one in ten may lie below by chance"
+    assert np.partition(np.ravel(held), 20)[20] >= federated.MIN_ROWS, "one in ten may lie below by chance"
 
 
 @pytest.mark.parametrize(("clients", "alpha"), [(80, 0.05), (72, 1.0)])
@@ -112,7 +111,7 @@ def test_as_many_clients_as_data_hold_need_few_draws(clients: int, alpha: float,
     assert len(draws) == 10
     np.testing.assert_allclose(shares.sum(axis=1), 1.0)
     assert (shares >= 0).all()
-    assert (sizes @ shares).min() == pytest.approx(MIN_ROWS)
+    assert (sizes @ shares).min() == pytest.approx(federated.MIN_ROWS)
     first = np.random.default_rng(1).dirichlet(np.full(clients, alpha), size=len(sizes))
     kept = (shares - 1 / clients) / (first - 1 / clients)
     np.testing.assert_allclose(kept, kept[0, 0], atol=1e-9, err_msg="the first draw, mixed with even shares")

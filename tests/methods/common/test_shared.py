@@ -17,12 +17,10 @@ from numpy.typing import NDArray
 
 from dpcl_core import checks, engine, metrics
 from dpcl_core.data.texts import tags_of
-from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished, Claim, Planned, Progress, of_kind
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common import dpsgd, given_lists, state
 from dpcl_core.methods.common.classifier import evaluated, untrained
-from dpcl_core.methods.common.dpsgd import ROUNDING
 from dpcl_core.methods.common.given_lists import GivenLists, budget, for_training, one_label_of_each
 from dpcl_core.methods.common.method import PublicSizes
 from dpcl_core.methods.features.peft_ensemble import EnsembleParams
@@ -32,7 +30,7 @@ from dpcl_core.privacy.ledger import Entry, Ledger
 from dpcl_core.privacy.noise import Batches, noise_of
 from dpcl_core.scenarios.catalog import ClassIncremental
 from dpcl_core.scenarios.stream import Examples, Task, TaskStream
-from dpcl_core.spec import Cell, LabelSetting, RunSpec, validated
+from dpcl_core.spec import Cell, LabelSetting, RunSpec
 from tests.support.watching import watched
 
 
@@ -63,7 +61,7 @@ def test_the_entry_costs_what_renyi_accounting_bounds_from_above() -> None:
 def test_sums_are_divided_by_the_expected_batch_and_noise_scales_with_the_clipping_norm() -> None:
     plan = EnsembleParams(sample_rate=0.2, clip_norm=3.0, epochs=7).schedule(450)
     assert (plan.expected_batch, plan.n_steps) == (pytest.approx(90), 35)
-    assert plan.noise_std(1.5) == 1.5 * 3.0 * (1 + ROUNDING) / 90
+    assert plan.noise_std(1.5) == 1.5 * 3.0 * (1 + dpsgd.ROUNDING) / 90
 
 
 def test_no_noise_has_no_bound_and_asks_no_accountant() -> None:
@@ -74,12 +72,6 @@ def test_no_noise_has_no_bound_and_asks_no_accountant() -> None:
 def test_a_learned_list_of_labels_leaves_less_for_the_weights() -> None:
     alone = noise_multiplier(EnsembleParams(), 1.0)
     assert alone < noise_multiplier(EnsembleParams(), 1.0, "dp-learned") < 1.5 * alone
-
-
-@pytest.mark.parametrize("rate", [0.0, 1.0001, math.nan])
-def test_rates_that_are_none_are_refused(rate: float) -> None:
-    with pytest.raises(BadInput, match="sample_rate"):
-        validated(EnsembleParams, {"sample_rate": rate})
 
 
 # Lists of labels that are given to learners: who names what, what it costs, and what the learner has left.

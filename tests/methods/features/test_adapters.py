@@ -452,11 +452,6 @@ def test_network_without_the_layers_to_adapt_is_refused(kind: Kind, word: str) -
         adapters.fresh(Network("bare", bare, 8, "cpu"), kind, 2, range(3), 3, 0)
 
 
-def test_backbone_that_is_no_network_is_refused() -> None:
-    with pytest.raises(BadInput, match=r"^data\.backbone = pixels: must be a network"):
-        adaptable.load("pixels")
-
-
 @pytest.mark.parametrize("kind", ["film", "lora"])
 @pytest.mark.parametrize("name", BUNDLED)
 def test_a_fresh_model_scores_like_a_last_layer_on_the_frozen_extractors_features(name: str, kind: Kind) -> None:

@@ -29,7 +29,6 @@ from dpcl_core.methods.features.cosine import CosineClassifier, CosineParams, ma
 from dpcl_core.metrics import mean
 from dpcl_core.privacy import continual, gaussian
 from dpcl_core.privacy import sums as privacy_sums
-from dpcl_core.privacy.continual import choose
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import SeededNoise
 from dpcl_core.scenarios.catalog import ClassIncremental
@@ -436,7 +435,7 @@ def test_a_person_with_several_rows_is_covered_wherever_they_lie(rows: int) -> N
 
     Rows in one task are the worst, whatever C is, so C is chosen as for people of one row.
     """
-    of = choose(5).factorisation
+    of = continual.choose(5).factorisation
     ledger = Ledger(1e-5, "add-remove", "once", rows_per_unit=rows)
     ledger.spend(GaussianDpEvent(4.0), task=0, what=continual.WHAT, people_of=tuple(range(5)))
     c, std = toeplitz(of.column, np.zeros(5)), 4.0 * of.sensitivity()

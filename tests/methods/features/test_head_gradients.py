@@ -13,7 +13,6 @@ from threadpoolctl import threadpool_limits
 from dpcl_core.errors import Diverged
 from dpcl_core.methods.common.dpsgd import LARGEST_WEIGHT
 from dpcl_core.methods.features import adapters, linear_heads
-from dpcl_core.methods.features.adapters import Directions
 from dpcl_core.methods.features.linear_heads import Prepared, clipped_residuals, clipped_sums
 from dpcl_core.methods.features.params import RULES, Rule
 from dpcl_core.methods.features.process_pool import is_wide
@@ -375,7 +374,7 @@ def test_sums_are_the_processors_bit_by_bit(n_inputs: int, n_columns: int, size:
         batch = generator.integers(0, 60, count)
         expected, _ = clipped_sums(data, batch, weights, CLIPS)
         with second_device.attached():
-            there = Directions.of(data.directions, second_device.NAME)
+            there = adapters.Directions.of(data.directions, second_device.NAME)
             assert there is not None
             assert second_device.is_on_card(there.rows)
             sums, _ = clipped_sums(data, batch, weights, CLIPS, there)
@@ -390,7 +389,7 @@ def test_budgets_without_noise_stay_on_the_processor_beside_those_on_the_card() 
     batch, clips = np.arange(20, 60), CLIPS[:1]
     expected = clipped_sums(data, batch, weights, clips)
     with second_device.attached():
-        found = clipped_sums(data, batch, weights, clips, Directions.of(data.directions, second_device.NAME))
+        found = clipped_sums(data, batch, weights, clips, adapters.Directions.of(data.directions, second_device.NAME))
     for sums, same in zip(found, expected, strict=True):
         np.testing.assert_array_equal(sums, same)
 
@@ -412,14 +411,14 @@ def test_a_training_on_a_card_gives_the_same_classifiers() -> None:
 def test_rounded_products_would_be_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """A card that rounds what it multiplies to bfloat16's eight bits changes sums; the comparison above sees it."""
 
-    def rounded(self: Directions, whole: np.ndarray) -> np.ndarray:
+    def rounded(self: adapters.Directions, whole: np.ndarray) -> np.ndarray:
         short = (torch.from_numpy(whole).view(torch.int32) & ~0xFFFF).view(torch.float32)
         return (short @ self.rows.T.float().cpu()).numpy()
 
     data, weights = prepared(examples(60, 64), 10), weights_of(10, 64, 1.0)
     expected, _ = clipped_sums(data, np.arange(20, 60), weights, CLIPS)
     monkeypatch.setattr(adapters.Directions, "scores", rounded)
-    found, _ = clipped_sums(data, np.arange(20, 60), weights, CLIPS, Directions.of(data.directions, "cpu"))
+    found, _ = clipped_sums(data, np.arange(20, 60), weights, CLIPS, adapters.Directions.of(data.directions, "cpu"))
     assert (found != expected).any()
 
 
@@ -428,7 +427,7 @@ def test_directions_that_do_not_fit_stay_on_the_processor(monkeypatch: pytest.Mo
         raise torch.OutOfMemoryError("CUDA out of memory")
 
     monkeypatch.setattr(torch.Tensor, "to", full)
-    assert Directions.of(np.zeros((3, 2), np.float32), "cuda:0") is None
+    assert adapters.Directions.of(np.zeros((3, 2), np.float32), "cuda:0") is None
     assert linear_heads._on_card(np.zeros((3, 2), np.float32), "cuda:0") is None
     assert linear_heads._on_card(np.zeros((3, 2)), "cuda:0") is None  # double precision
 

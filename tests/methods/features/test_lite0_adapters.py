@@ -9,10 +9,8 @@ from numpy.typing import NDArray
 
 from dpcl_core.backbones import adaptable, bundled, catalog, extractor
 from dpcl_core.backbones.adaptable import Network
-from dpcl_core.backbones.extractor import result_of
 from dpcl_core.data.dataset import Images
 from dpcl_core.methods.features import adapters
-from dpcl_core.methods.features.adapters import Adapted, Kind, targets
 from dpcl_core.methods.features.side_by_side import Gradients
 from tests.backbones.test_lite0 import pictures
 
@@ -28,7 +26,7 @@ def network() -> Network:
 
 @pytest.fixture
 def maps(network: Network) -> NDArray[np.generic]:
-    return result_of(network.features.stored(Images(pictures(6), (48, 48, 3))))
+    return extractor.result_of(network.features.stored(Images(pictures(6), (48, 48, 3))))
 
 
 def test_kept_maps_lead_to_the_frozen_features(network: Network, maps: NDArray[np.generic]) -> None:
@@ -41,17 +39,17 @@ def test_kept_maps_lead_to_the_frozen_features(network: Network, maps: NDArray[n
 
 
 def test_film_changes_every_norm_and_lora_every_mixing_of_channels(network: Network) -> None:
-    film = dict(Adapted(network, "film", 0, 5).trainable())
+    film = dict(adapters.Adapted(network, "film", 0, 5).trainable())
     in_norms = 2 * (1152 + 1152 + 320 + 1280)
     assert sum(tensor.numel() for name, tensor in film.items() if not name.startswith("head.")) == in_norms
-    assert len(targets(network.features)) == 3, "into the stage, out of it, and the last layer of features"
-    lora = dict(Adapted(network, "lora", 4, 5).trainable())
+    assert len(adapters.targets(network.features)) == 3, "into the stage, out of it, and the last layer of features"
+    lora = dict(adapters.Adapted(network, "lora", 4, 5).trainable())
     narrow = 4 * ((192 + 1152) + (1152 + 320) + (320 + 1280))
     assert sum(tensor.numel() for name, tensor in lora.items() if not name.startswith("head.")) == narrow
 
 
 @pytest.mark.parametrize("kind", ["film", "lora"])
-def test_gradients_of_examples_are_autograd_s(network: Network, maps: NDArray[np.generic], kind: Kind) -> None:
+def test_gradients_of_examples_are_autograd_s(network: Network, maps: NDArray[np.generic], kind: adapters.Kind) -> None:
     labels = np.array([0, 1, 2, 0, 1, 2])
     module = adapters.fresh(network, kind, 2, range(3), 3, 0, bundled.load("lite0", "cifar100").first(50)).module()
     draw = torch.Generator().manual_seed(3)

@@ -15,10 +15,8 @@ from dpcl_core.events import CellFinished, Event, Progress, Signatures, to_json
 from dpcl_core.methods import catalog
 from dpcl_core.methods.common.method import PublicSizes
 from dpcl_core.methods.federated import client_release, cslr_published, published_release
-from dpcl_core.methods.federated.client_release import TaskRows, user_lists
 from dpcl_core.methods.federated.lists import ListLearner
 from dpcl_core.methods.federated.matchers import PublicEmbeddings
-from dpcl_core.methods.federated.published_release import SlotSums
 from dpcl_core.privacy import card as privacy_card
 from dpcl_core.privacy import card_document, cslr_accounting, gaussian
 from dpcl_core.privacy.accounting import Pld, subsampled_gaussian
@@ -257,13 +255,6 @@ def test_settings_that_cannot_work_are_refused_with_what_mends_them(
     assert (refusal.field, refusal.fix) == (field, mend)
 
 
-def test_a_task_without_a_public_label_is_refused() -> None:
-    asked = replace(clients.small("label-means"), public_labels=("b", "c"))
-    learner = catalog.maker("label-means")(asked, list(asked.cells()), replace(clients.known(OF, PUBLIC), public=(1, 2)))
-    with pytest.raises(BadInput, match=r"public_labels = b, c: .* task 1 "):
-        taught(learner, asked, OF.tasks[:1])
-
-
 def test_a_client_of_one_task_alone_has_all_its_texts_in_it() -> None:
     catalog.card("cslr-central").refuses(clients.spec("cslr-central"), PublicSizes(100, 5, 2, "once", 20))
 
@@ -371,7 +362,7 @@ def test_one_group_a_label_is_not_clustered(modes: int, clusters: bool, monkeypa
 def test_published_names_groups_after_what_was_released(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing of the round before that was not released has a say: names follow the running average of noisy sums."""
     named_after: list[np.ndarray | None] = []
-    released: list[SlotSums] = []
+    released: list[published_release.SlotSums] = []
     watched(monkeypatch, cslr_published, "pooled", lambda found, given: named_after.append(given[4]))
     watched(monkeypatch, published_release, "noisy_slot_sums", lambda found, given: released.extend(found))
     params = {"modes_per_task": 2, "list_size": 2, "participation": 1.0, "rounds": 4, "matcher": "mean", "rule": "nearest"}
@@ -445,9 +436,9 @@ def test_a_list_of_a_whole_task_is_one_mixture_whose_entries_have_shares_of_labe
     of, _ = clients.stream(per_class=40, classes_per_task=2)
     train = of.tasks[0].train
     assert train.users is not None
-    rows = TaskRows(train.inputs, train.labels, train.users, (0, 1), 4)
+    rows = client_release.TaskRows(train.inputs, train.labels, train.users, (0, 1), 4)
     learner = ListLearner(3, 1)
-    found = user_lists(rows, range(9), learner, lambda user: np.random.default_rng(user), by_label=False)
+    found = client_release.user_lists(rows, range(9), learner, lambda user: np.random.default_rng(user), by_label=False)
     assert found.weights.shape == (9, 3)
     for user in range(8):
         own = train.labels[train.users == user]
@@ -475,7 +466,7 @@ def test_with_lists_of_a_whole_task_everything_counts_them_once() -> None:
 
 def test_a_rounds_own_release_is_replayed_where_nothing_is_averaged(monkeypatch: pytest.MonkeyPatch) -> None:
     """Eq 2; names of groups still follow the running average."""
-    released: list[SlotSums] = []
+    released: list[published_release.SlotSums] = []
     replayed: list[np.ndarray] = []
     watched(monkeypatch, published_release, "noisy_slot_sums", lambda found, given: released.extend(found))
     watched(monkeypatch, client_release, "sampled", lambda found, given: replayed.append(given[0][-1].means))

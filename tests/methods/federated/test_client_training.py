@@ -191,11 +191,6 @@ def test_clients_know_their_own_rows() -> None:
     assert of.z.dtype == of.targets.dtype == np.float32
 
 
-def adam_once(gradient: np.ndarray, rate: float) -> np.ndarray:
-    """How Adam's first step moves weights."""
-    return -rate * gradient / (np.abs(gradient) + 1e-8)
-
-
 @pytest.mark.parametrize("with_replay", [False, True])
 def test_one_step_on_all_rows_is_adam_on_the_mean_loss_of_both(with_replay: bool) -> None:
     """Against each client's own gradient, one at a time; the order of rows cannot matter."""
@@ -209,7 +204,8 @@ def test_one_step_on_all_rows_is_adam_on_the_mean_loss_of_both(with_replay: bool
         shares = np.full(size, 1 / size, dtype=np.float32)
         gradient = sum(weight * HEAD.gradients(first, z, y, shares) for z, y, weight in parts)
         large = np.abs(gradient) > 1e-4  # elsewhere rounding decides on the sign
-        assert found[0][large] == pytest.approx(adam_once(gradient, 0.01)[large], abs=1e-5)
+        by_adam = -0.01 * gradient / (np.abs(gradient) + 1e-8)
+        assert found[0][large] == pytest.approx(by_adam[large], abs=1e-5)
 
 
 def test_clients_side_by_side_change_as_alone() -> None:

@@ -425,19 +425,6 @@ def test_margins_compare_the_two_nearest_prototypes() -> None:
     assert matchers.margins(features[None, 2:], PROTOTYPES[[0, 0]]).tolist() == [[0.0]]
 
 
-def test_regret_is_what_barring_an_element_from_its_slot_costs() -> None:
-    for features, prototypes in cases(5):
-        costs = matchers.squared_distances(features, prototypes)
-        orders = list(itertools.permutations(range(4)))
-        totals = np.array([sum(costs[row, slot] for row, slot in enumerate(order)) for order in orders])
-        best = orders[int(totals.argmin())]
-        expected = [
-            min(total for total, order in zip(totals, orders, strict=True) if order[row] != best[row]) - totals.min()
-            for row in range(4)
-        ]
-        assert matchers.regrets(features, prototypes) == pytest.approx(expected, abs=1e-9)
-
-
 @pytest.mark.parametrize(("length", "n_slots"), [(1, 2), (2, 2), (3, 5), (9, 12), (40, 40)])
 def test_regrets_of_many_lists_are_those_of_one_assignment_each(length: int, n_slots: int) -> None:
     """With free slots too: a barred element may leave its slot to another one that moves up. In some lists half of the

@@ -21,7 +21,6 @@ from dpcl_core.methods.federated.client_release import SeenLabels, TaskRows, cli
 from dpcl_core.methods.federated.lists import Lists
 from dpcl_core.methods.federated.matchers import PublicEmbeddings
 from dpcl_core.methods.federated.params import RoundParams
-from dpcl_core.methods.federated.release_schedule import Horizon, Noises, ReleaseSchedule
 from dpcl_core.privacy import continual, gaussian
 from dpcl_core.privacy.accounting import Pld, subsampled_gaussian
 from dpcl_core.privacy.ledger import Ledger
@@ -37,14 +36,14 @@ MATCHERS = [("signature", "nearest"), ("signature", "hungarian"), ("pca-mean", "
             ("target", "nearest"), ("random", "nearest")]  # fmt: skip
 
 
-def opened(**params: object) -> tuple[RunSpec, ReleaseSchedule, TaskRows]:
+def opened(**params: object) -> tuple[RunSpec, release_schedule.ReleaseSchedule, TaskRows]:
     asked = clients.spec("cslr-server-head", params={"anchors": 20, "restarts": 1, "dimensions": 4, **params})
     known = clients.known(OF, PUBLIC)
-    releases = ReleaseSchedule(asked, list(asked.cells()), known, [1.0])
+    releases = release_schedule.ReleaseSchedule(asked, list(asked.cells()), known, [1.0])
     return asked, releases, SeenLabels(asked, known).rows(OF.tasks[0])
 
 
-def vectors(releases: ReleaseSchedule, rows: TaskRows) -> np.ndarray:
+def vectors(releases: release_schedule.ReleaseSchedule, rows: TaskRows) -> np.ndarray:
     lists = releases.lists(rows, 0)
     return releases.layout(len(rows.space)).vectors(releases.slotted(rows, lists, releases.prototypes(0, rows.space), 0))
 
@@ -100,12 +99,12 @@ def test_anchors_are_one_draw_a_seed_whatever_else_is_set() -> None:
 # Noise of replay and head: the multipliers of the specification's tables, and nothing spent twice.
 
 
-def horizon(method: str, recurrence: Recurrence = "every", **privacy: object) -> Horizon:
+def horizon(method: str, recurrence: Recurrence = "every", **privacy: object) -> release_schedule.Horizon:
     """Of a run with four tasks; of one with rounds, of 50 in each, with 30 % of the clients."""
     rounds = {"rounds": 50, "participation": 0.3} if method == "dp-fedavg" else {}
     asked = clients.spec(method, params=rounds, privacy={"delta": 1e-5, **privacy})
     params = asked.params if isinstance(asked.params, RoundParams) else None
-    return Horizon.of(asked, PublicSizes(1000, 4, 4, recurrence), params)
+    return release_schedule.Horizon.of(asked, PublicSizes(1000, 4, 4, recurrence), params)
 
 
 FOUR_TASKS, IN_ROUNDS = horizon("label-means"), horizon("dp-fedavg")
@@ -145,7 +144,7 @@ def test_what_travels_in_one_round_is_one_gaussian() -> None:
 
 def test_an_infinite_budget_has_no_noise() -> None:
     assert FOUR_TASKS.releases(math.inf) == IN_ROUNDS.one_per_round(math.inf) == 0.0
-    assert IN_ROUNDS.in_rounds(math.inf, 0.5) == IN_ROUNDS.beside_releases(math.inf, 0.5) == Noises()
+    assert IN_ROUNDS.in_rounds(math.inf, 0.5) == IN_ROUNDS.beside_releases(math.inf, 0.5) == release_schedule.Noises()
 
 
 def test_clients_of_one_task_alone_pay_for_that_task() -> None:

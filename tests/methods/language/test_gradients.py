@@ -16,7 +16,6 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from dpcl_core.backbones import causal
-from dpcl_core.backbones.causal import Adapted
 from dpcl_core.backbones.gpu import half_precision
 from dpcl_core.errors import BadInput
 from dpcl_core.methods.common.dpsgd import Schedule
@@ -26,7 +25,6 @@ from dpcl_core.methods.language.gradients import Batch, Gradients, TextLoss, bat
 from dpcl_core.methods.language.olora import Stack
 from dpcl_core.methods.language.params import UnlearningForm
 from dpcl_core.methods.language.public_text import ANSWER, TEMPLATE, TEXT
-from dpcl_core.methods.language.sensitivity import Form, Scope
 from dpcl_core.methods.language.training import Descent, Memory, Unlearning, input_norms, pecl_loss, private_steps, task_loss
 from dpcl_core.privacy.noise import Batches, ReleaseNoise, SeededNoise
 from dpcl_core.spec import Cell
@@ -134,7 +132,7 @@ def test_gradients_equal_those_through_the_whole_table(family: str, at_once: int
         model = GraniteForCausalLM(GraniteConfig(**sizes, logits_scaling=4.0, initializer_range=0.3))
     elif family == "llama":
         model = LlamaForCausalLM(LlamaConfig(**sizes, initializer_range=0.3))
-    net, batch = Adapted(model.eval().requires_grad_(False), 3, 6.0, 0).double(), tiny.batch()
+    net, batch = causal.Adapted(model.eval().requires_grad_(False), 3, 6.0, 0).double(), tiny.batch()
     assert (net.split.plain_head is None) is (family == "granite")
     parameters = list(net.trainable().values())
     for _, second in net.pairs():
@@ -156,9 +154,9 @@ def test_gradients_equal_those_through_the_whole_table(family: str, at_once: int
 HALVES = (torch.float16, torch.bfloat16)
 
 
-def over(dtype: torch.dtype) -> Adapted:
+def over(dtype: torch.dtype) -> causal.Adapted:
     """Adapters on a frozen model of this precision."""
-    return Adapted(tiny.frozen().to(dtype), 3, 6.0, 0)  # type: ignore[arg-type]
+    return causal.Adapted(tiny.frozen().to(dtype), 3, 6.0, 0)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("dtype", HALVES)
@@ -208,7 +206,7 @@ def test_noisy_steps_over_a_base_in_half_follow_those_in_single_precision(dtype:
 def test_a_text_has_the_same_gradient_bits_beside_any_others_in_the_precision_that_this_processor_computes_in() -> None:
     """As wide as smollm2: kernels divide narrow and wide products among blocks differently."""
     dtype = half_precision("cpu") or torch.float32
-    sums = Gradients(Adapted(tiny.frozen(width=576, n_layer=1).to(dtype), 3, 6.0, 0), 0.5)
+    sums = Gradients(causal.Adapted(tiny.frozen(width=576, n_layer=1).to(dtype), 3, 6.0, 0), 0.5)
     together: dict[int, Tensor] = {}
     for rows, gradients_of in sums.each(tiny.batch(), task_loss("full")):
         together |= dict(zip(rows.tolist(), gradients_of, strict=True))
@@ -263,7 +261,7 @@ def test_a_model_on_the_processor_opens_no_card(monkeypatch: pytest.MonkeyPatch)
     causal.adapted("lm-tiny", "cpu", 2, 4.0, 0)
 
 
-class Cramped(Adapted):
+class Cramped(causal.Adapted):
     """Runs out of memory where more than `room` tokens are read at once, and notes what it read."""
 
     room: int
@@ -451,7 +449,7 @@ def test_input_norms_are_means_over_tokens_whatever_the_batches(monkeypatch: pyt
 # PeCL's scores, the weights that losses give a token, and the losses themselves, against the printed formulas.
 
 
-FORMS: tuple[Form, ...] = get_args(Form)
+FORMS: tuple[sensitivity.Form, ...] = get_args(sensitivity.Form)
 
 
 def tables(n_tasks: int, n_tables: int, size: int = 40) -> list[np.ndarray]:
@@ -542,14 +540,14 @@ def test_counts_leave_out_padding() -> None:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_scopes_look_at_what_they_say(form: Form) -> None:
+def test_scopes_look_at_what_they_say(form: sensitivity.Form) -> None:
     """Seen: later tasks change nothing. Public and off: no private text changes anything. All: later tasks do."""
     before, public = tables(6, 1)[0], tables(2, 1)[0]
     later, own = before.copy(), before.copy()
     later[4:] = np.roll(later[4:], 1, axis=1) + 7
     own[:] = np.roll(own, 3, axis=1)
 
-    def found(scope: Scope, of_tasks: np.ndarray, task: int = 2) -> np.ndarray:
+    def found(scope: sensitivity.Scope, of_tasks: np.ndarray, task: int = 2) -> np.ndarray:
         return sensitivity.scoped_commonness(scope, of_tasks, public, task, form)
 
     np.testing.assert_array_equal(found("seen", before), found("seen", later))

@@ -34,9 +34,7 @@ from dpcl_core.methods.language.olora import OloraParams
 from dpcl_core.methods.language.pecl_published import NoisyInputs, Published
 from dpcl_core.methods.language.public_text import FIRST, TEXT, Prompted, answer_ids, planes, template
 from dpcl_core.methods.language.sculpting import Scorer
-from dpcl_core.methods.language.training import Memory, embedding_table
 from dpcl_core.privacy import accounting, gaussian
-from dpcl_core.privacy.accounting import Pld
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.text_mechanisms import clipped
 from dpcl_core.scenarios.stream import Examples, Task
@@ -79,7 +77,7 @@ def test_published_stop_words_are_exact_and_everything_else_is_not() -> None:
     task = stream()[0]
     found, subject, _ = noised(spec("pecl-published", 10.0), task)
     given, is_text = read(found, subject, task, 0)
-    table, rows = embedding_table(subject.net), planes(task.train)
+    table, rows = training.embedding_table(subject.net), planes(task.train)
     tokens, stop = rows[:, :, TOKEN], rows[:, :, STOP] != 0
     clean = clipped(table, median_norm(table))[np.maximum(tokens, 0)]
     width = given.shape[1] - FIRST
@@ -178,7 +176,7 @@ def test_local_noise_is_the_same_on_every_token_stop_words_too(monkeypatch: pyte
     tasks = stream(n_tasks=1)
     given = spec(epsilon=8.0, adjacency="replace", mode="local", epochs=1, batch_size=12)
     (seen,), _ = local_copies(monkeypatch, given, tasks)
-    rows, table = planes(tasks[0].train), embedding_table(AdaptedModel(given, next(given.cells()), known()).net)
+    rows, table = planes(tasks[0].train), training.embedding_table(AdaptedModel(given, next(given.cells()), known()).net)
     clip, ratio = median_norm(table), pecl.noises(given.params, given.privacy, known(n_tasks=1), 8.0).ratio
     noise = (seen - clipped(table, clip)[np.maximum(rows[:, :, TOKEN], 0)]) / (clip * ratio)
     inside, stop = rows[:, :, TOKEN] >= 0, rows[:, :, STOP] != 0
@@ -275,7 +273,7 @@ def test_a_task_is_held_as_strongly_as_its_own_mean_score_says(method: str, monk
         memory, mean_score, *_ = given
         opened.append((mean_score, all(map(torch.equal, memory._products(), memory._snapshots))))
 
-    watched(monkeypatch, Memory, "open", note)
+    watched(monkeypatch, training.Memory, "open", note)
     given = spec(method, math.inf if method == "pecl" else 10.0, **({} if method == "pecl" else {"score2_scope": "off"}))
     trained(given)
     expected = []
@@ -558,7 +556,7 @@ def test_the_accountant_of_the_table_is_the_librarys_own() -> None:
     step = dp.GaussianDpEvent(1.1364)
     events = [dp.SelfComposedDpEvent(dp.PoissonSampledDpEvent(32 / 3000, step), 282)]
     events += [dp.SelfComposedDpEvent(dp.PoissonSampledDpEvent(32 / (300 * past), step), 282) for past in range(1, 6)]
-    assert total(ErParams(), 1.1364) == pytest.approx(Pld().epsilon(events, DELTA, "add-remove"), rel=1e-9)
+    assert total(ErParams(), 1.1364) == pytest.approx(accounting.Pld().epsilon(events, DELTA, "add-remove"), rel=1e-9)
 
 
 # PeCL, published and repaired: what its ledger adds up to, and what is refused before anything is spent.

@@ -26,9 +26,6 @@ from dpcl_core.events import CellFinished, Guarantee, TaskLearned
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.method import PublicContext
 from dpcl_core.methods.lifelong import agem, dp_agem, nets, odometer
-from dpcl_core.methods.lifelong.agem import Agem
-from dpcl_core.methods.lifelong.dp_agem import DpAgemParams
-from dpcl_core.methods.lifelong.nets import Batch
 from dpcl_core.methods.lifelong.odometer import Noises, Plan
 from dpcl_core.methods.lifelong.params import BatchParams
 from dpcl_core.privacy import gaussian
@@ -58,16 +55,16 @@ def tasks(n_tasks: int = 3) -> list[Task]:
     return dp_tasks(n_tasks, PER_TASK)
 
 
-class Watched(Agem):
+class Watched(agem.Agem):
     """A-GEM that writes down which batches it took gradients on, task by task."""
 
     def __init__(self, run: RunSpec, n_tasks: int, public: Sequence[int] = range(N_CLASSES)) -> None:
         known = public_context(N_INPUTS, N_CLASSES, PER_TASK * n_tasks, n_tasks, public=tuple(public), form=TINY)
         super().__init__(run, [CELL], known)
-        self.asked: list[list[Batch]] = []
+        self.asked: list[list[nets.Batch]] = []
         self.net, self.memory, self.ledger = self._net, self._memory, Ledger(1e-5, "add-remove", "once")
 
-    def _gradients(self, batch: Batch) -> list[Tensor]:
+    def _gradients(self, batch: nets.Batch) -> list[Tensor]:
         self.asked[-1].append(batch)
         return super()._gradients(batch)
 
@@ -173,7 +170,7 @@ def test_the_model_is_that_of_a_loop_in_double_precision(when: str) -> None:
 def test_gradients_in_parts_are_those_of_the_whole_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     learner = Watched(spec(), 1)
     learner.asked.append([])
-    batch = Batch(nets.tensor(tasks(1)[0].train.inputs, TINY), torch.arange(PER_TASK) % 4, torch.arange(4))
+    batch = nets.Batch(nets.tensor(tasks(1)[0].train.inputs, TINY), torch.arange(PER_TASK) % 4, torch.arange(4))
     whole = learner._gradients(batch)
     monkeypatch.setitem(agem.AT_ONCE, "cpu", 7)
     torch.testing.assert_close(learner._gradients(batch), whole, atol=1e-6, rtol=1e-4)
@@ -256,7 +253,7 @@ def test_it_forgets_less_than_fine_tuning_on_permuted_mnist(monkeypatch: pytest.
             run = spec(settings, seeds=[seed], scenario={"kind": "permuted", "tasks": 5}, data={"dataset": "mnist"})
             stream = scenarios.open_stream(run.scenario, table, seed)
             cell = Cell(math.inf, seed)
-            learner = Agem(run, [cell], public_context(49, 10, 1000, 5, form=table.form, recurrence="every"))
+            learner = agem.Agem(run, [cell], public_context(49, 10, 1000, 5, form=table.form, recurrence="every"))
             ledger = Ledger(1e-5, "add-remove", "every")
             matrix = []
             for task in stream.tasks:
@@ -558,7 +555,7 @@ def test_training_that_diverges_says_so_at_once() -> None:
 
 
 def plan_of(n_tasks: int = 4, recurrence: Recurrence = "once", privacy: PrivacySpec | None = None, **params: Any) -> Plan:
-    chosen = DpAgemParams(**{"epochs": 1, "sample_rate": 0.1, "replay_rate": 0.25, **params})
+    chosen = dp_agem.DpAgemParams(**{"epochs": 1, "sample_rate": 0.1, "replay_rate": 0.25, **params})
     return chosen.plan(privacy or PrivacySpec(), n_tasks, recurrence)
 
 

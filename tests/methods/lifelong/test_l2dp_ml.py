@@ -21,9 +21,7 @@ from dpcl_core.data.dataset import Form
 from dpcl_core.errors import BadInput
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.lifelong import agem, claim, l2dp_ml, nets
-from dpcl_core.methods.lifelong.agem import Agem
 from dpcl_core.methods.lifelong.l2dp_ml import L2dpMl, LabelObjective
-from dpcl_core.methods.lifelong.nets import Batch
 from dpcl_core.methods.lifelong.params import OutputNoise
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import SeededNoise
@@ -64,7 +62,7 @@ def made(run: RunSpec) -> L2dpMl:
     (cell,) = run.cells()
     known = public_context(SIZE, N_CLASSES, 34, 3, form=FORM, recurrence="every")
     learner = methods.maker(run.method)(run, [cell], known)
-    assert isinstance(learner, Agem)
+    assert isinstance(learner, agem.Agem)
     return learner  # type: ignore[return-value]
 
 
@@ -74,11 +72,11 @@ def learned(run: RunSpec, tasks: Sequence[Task] | None = None, learner: L2dpMl |
     return learner, ledger
 
 
-def weights(learner: Agem) -> list[Tensor]:
+def weights(learner: agem.Agem) -> list[Tensor]:
     return [parameter.detach().clone() for parameter in learner._net.parameters()]
 
 
-def batch(learner: L2dpMl, n: int = 10) -> Batch:
+def batch(learner: L2dpMl, n: int = 10) -> nets.Batch:
     return learner._batches(stream()[0], tuple(range(N_CLASSES)))[0]
 
 
@@ -96,7 +94,7 @@ def test_three_draws_are_made_in_a_run_whatever_its_length(monkeypatch: pytest.M
 def test_memory_holds_one_fixed_batch_of_each_task_perturbed_by_the_same_noise(delta_r: str) -> None:
     """Subtracting two stored records gives the difference of two pictures: the noise is gone, whatever its size."""
     tasks, learner = stream(), made(spec(delta_r=delta_r))
-    seen: list[list[Batch]] = []
+    seen: list[list[nets.Batch]] = []
     cut = learner._batches
     learner._batches = lambda *given: seen.append(cut(*given)) or seen[-1]  # type: ignore[method-assign]
     learned(spec(delta_r=delta_r), tasks, learner)
@@ -147,7 +145,7 @@ def test_a_seed_gives_the_same_run_and_a_release_another(monkeypatch: pytest.Mon
 # Gradients.
 
 
-def formula(learner: L2dpMl, given: Batch) -> list[Tensor]:
+def formula(learner: L2dpMl, given: nets.Batch) -> list[Tensor]:
     """What the published losses give, by autograd in double precision, noise added to the very inputs and units."""
     net, n, draws = copy.deepcopy(learner._net).double(), len(given.targets), learner._draws
     x, y = given.inputs, functional.one_hot(given.targets, N_CLASSES).double()

@@ -19,7 +19,6 @@ from dpcl_core.errors import Diverged
 from dpcl_core.events import TaskLearned
 from dpcl_core.methods.lifelong import joint_network, nets
 from dpcl_core.methods.lifelong.agem import fixed, picked, schedule
-from dpcl_core.methods.lifelong.joint_network import TITLES, JointNetwork, NetworkName
 from dpcl_core.methods.lifelong.nets import Batch, descend, project, projected, sample_batches
 from dpcl_core.methods.lifelong.params import BatchParams, Projection, Scope
 from dpcl_core.privacy.ledger import Ledger
@@ -305,14 +304,14 @@ def tasks() -> list[Task]:
     return found
 
 
-def learner(run: RunSpec) -> JointNetwork:
+def learner(run: RunSpec) -> joint_network.JointNetwork:
     n_people = N_TASKS * PER_TASK
     context = public_context(300, N_CLASSES, n_people, N_TASKS, form=SIGNALS)
-    return JointNetwork(run, [CELL], context)
+    return joint_network.JointNetwork(run, [CELL], context)
 
 
-@pytest.mark.parametrize("network", TITLES)
-def test_each_network_reads_windows_and_depends_on_the_seed_alone(network: NetworkName) -> None:
+@pytest.mark.parametrize("network", joint_network.TITLES)
+def test_each_network_reads_windows_and_depends_on_the_seed_alone(network: joint_network.NetworkName) -> None:
     rows = np.random.default_rng(1).uniform(-1, 1, (5, 300)).astype(np.float32)
     state = torch.get_rng_state()
     one, same, other = (nets.build_named(network, SIGNALS, N_CLASSES, seed) for seed in (3, 3, 4))
@@ -323,13 +322,13 @@ def test_each_network_reads_windows_and_depends_on_the_seed_alone(network: Netwo
     assert np.abs(first - other.logits(rows, SIGNALS)).max() > 1e-3
 
 
-def convolutions(name: NetworkName) -> list[torch.nn.Conv1d]:
+def convolutions(name: joint_network.NetworkName) -> list[torch.nn.Conv1d]:
     return [layer for layer in nets.build_named(name, SIGNALS, 5, 0).modules() if isinstance(layer, torch.nn.Conv1d)]
 
 
 def test_convolutions_have_the_printed_channels() -> None:
     for channels in (32, 64, 128):
-        name: NetworkName = f"cnn-{channels}"  # type: ignore[assignment]
+        name: joint_network.NetworkName = f"cnn-{channels}"  # type: ignore[assignment]
         assert {layer.out_channels for layer in convolutions(name)} == {channels}
     (ignatov,) = convolutions("cnn-ig")
     assert (ignatov.out_channels, ignatov.kernel_size) == (196, (12,))

@@ -16,7 +16,6 @@ from dpcl_core.attacks import l2dp_games
 from dpcl_core.attacks.l2dp_games import difference_game
 from dpcl_core.attacks.play import Guesses
 from dpcl_core.data.dataset import Form
-from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished, TaskLearned
 from dpcl_core.methods.common.method import PublicSizes
 from dpcl_core.methods.common.per_example_gradients import noisy_means
@@ -27,7 +26,6 @@ from dpcl_core.methods.lifelong.params import Projection
 from dpcl_core.methods.lifelong.quadratic import Memory, Quadratic, RandomProjection, RandomRelu
 from dpcl_core.methods.references import forecast
 from dpcl_core.privacy import gaussian
-from dpcl_core.privacy.gaussian import sigma
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.mechanisms import Coefficients, coefficients_std, noisy_coefficients
 from dpcl_core.privacy.noise import ReleaseNoise
@@ -38,6 +36,7 @@ from dpcl_core.scenarios.stream import Examples, Task
 from dpcl_core.spec import Cell, RunSpec
 from tests.methods.training import public_context, taught
 
+Floats = NDArray[np.float64]
 DELTA = 1e-5
 pytestmark = pytest.mark.usefixtures("home")
 
@@ -132,26 +131,26 @@ def test_replays_keep_what_plain_descent_forgets() -> None:
     assert kept["if-violated"] > kept["never"] + 0.05
 
 
+def released(
+    records: np.ndarray, epsilon: float, labels: np.ndarray | None = None, space: tuple[int, ...] = (0,)
+) -> Coefficients:
+    """What the coefficient memory releases of a task whose records may be replaced."""
+    std = coefficients_std(epsilon, DELTA, "replace", is_non_negative=False)
+    labels, books = np.zeros(len(records), np.int64) if labels is None else labels, [Ledger(DELTA, "replace", "once")]
+    return noisy_coefficients(
+        records, labels, space, len(space), [std], [ReleaseNoise()], books, task=0, is_non_negative=False
+    )
+
+
 def test_subtracting_the_release_of_another_task_leaves_its_noise() -> None:
     """Each record a task of its own, the first one known: right as often as the budget allows for at most, not always."""
-    epsilon, n = 0.5, 400
-    std = coefficients_std(epsilon, DELTA, "replace", is_non_negative=False)
+    epsilon, n, records = 0.5, 400, np.eye(3)
 
-    def keep(records: np.ndarray) -> np.ndarray:
-        released = []
-        for task, row in enumerate(records):
-            books = [Ledger(DELTA, "replace", "once")]
-            sums = noisy_coefficients(
-                row[None], np.zeros(1, dtype=np.int64), (0,), 1, [std], [ReleaseNoise()], books, task=task,
-                is_non_negative=False,
-            )  # fmt: skip
-            released.append(sums.features[0])
-        return np.array(released)
+    def keep(rows: np.ndarray) -> np.ndarray:
+        return np.array([released(row[None], epsilon).features[0] for row in rows])
 
-    records = np.eye(3)
     game = difference_game(keep, records, -records[2], n)
-    limit = odds_bound(epsilon, DELTA)
-    assert game.share_right < limit + 5 * math.sqrt(0.25 / (2 * n))
+    assert game.share_right < odds_bound(epsilon, DELTA) + 5 * math.sqrt(0.25 / (2 * n))
     shared = difference_game(lambda rows: rows + 100.0, records, -records[2], n)
     assert shared.share_right == 1.0
 
@@ -310,12 +309,6 @@ def test_public_features_of_a_row_do_not_depend_on_the_rows_beside_it(map_of: ty
         np.testing.assert_array_equal(public.of(np.asfortranarray(rows)[place : place + 1])[0], together[place])
 
 
-def test_settings_say_what_is_allowed() -> None:
-    for key, value in (("steps", 0), ("learning_rate", 0), ("features", 0), ("solution", "none")):
-        with pytest.raises(BadInput, match=rf"params\.{key}"):
-            checks.parse({"method": "dp-coeff-memory", "params": {key: value}})
-
-
 # Noise for every record, whole: unbiased sums, what it learns, what it refuses, and attacks on it.
 
 
@@ -419,17 +412,17 @@ def test_a_task_without_a_public_class_stores_nothing() -> None:
     assert (first.accuracy[0] or 0) > 0.7
 
 
+def copies(records: Floats, labels: NDArray[np.int64], values: float, named: float) -> tuple[Floats, NDArray[np.int64]]:
+    """What noise for every record leaves of the records and of their labels."""
+    local, book = Randomiser(records.shape[1], values, named), Ledger(DELTA, "replace", "once")
+    found, told = noisy_records(records, labels, (0, 1), local, ReleaseNoise(), book, task=0)
+    return found.astype(np.float64), told
+
+
 def test_subtracting_a_known_record_leaves_two_noises() -> None:
     """At the level of chance that the budget allows, where one vector shared by all records gives every one away."""
-    epsilon, n, generator = 0.5, 400, np.random.default_rng(5)
-    local, records = Randomiser(64, epsilon, 1.0), generator.uniform(-1, 1, (5, 64))
-
-    def keep(rows: np.ndarray) -> np.ndarray:
-        book = Ledger(DELTA, "replace", "once")
-        found, _ = noisy_records(rows, np.zeros(5, dtype=np.int64), (0, 1), local, ReleaseNoise(), book, task=0)
-        return found.astype(np.float64)
-
-    game = difference_game(keep, records, -records[-1], n)
+    epsilon, n, records = 0.5, 400, np.random.default_rng(5).uniform(-1, 1, (5, 64))
+    game = difference_game(lambda rows: copies(rows, np.zeros(5, np.int64), epsilon, 1.0)[0], records, -records[-1], n)
     assert game.share_right < odds_bound(epsilon, 0.0) + 5 * math.sqrt(0.25 / (2 * n))
     one = 128 / epsilon * ReleaseNoise().laplace((64,))
     assert difference_game(lambda rows: rows + one, records, -records[-1], 50).share_right == 1.0
@@ -516,7 +509,6 @@ def test_as_many_people_as_the_note_asks_for_make_it_even() -> None:
 # repairs' audits). Here are the two others, by rules that are certain of the data where there is no noise.
 
 
-Floats = NDArray[np.float64]
 N, NOISE = 400, ReleaseNoise()
 RANDOM = np.random.default_rng(4)
 RECORDS = RANDOM.uniform(-1, 1, (6, 9))  # the last one is in the data, or OTHER in its place
@@ -542,25 +534,8 @@ def clipped_gradients(records: Floats) -> Floats:
 
 def fresh(total: Floats, epsilon: float, n_steps: int = 1) -> Floats:
     """One of so many steps of DP-A-GEM under replace: two clipped gradients are 2 apart at most."""
-    std = sigma(epsilon, DELTA, 2 * math.sqrt(n_steps))
+    std = gaussian.sigma(epsilon, DELTA, 2 * math.sqrt(n_steps))
     return noisy_means([torch.from_numpy(total.copy())], 1.0, std, NOISE)[0].numpy()
-
-
-def products(records: Floats, epsilon: float) -> Floats:
-    """The second moments that the coefficient memory releases [9, 9]."""
-    std = coefficients_std(epsilon, DELTA, "replace", is_non_negative=False)
-    book = Ledger(DELTA, "replace", "once")
-    found = noisy_coefficients(
-        records, np.zeros(len(records), np.int64), (0,), 1, [std], [NOISE], [book], task=0, is_non_negative=False
-    )
-    return found.products[0]
-
-
-def copies(records: Floats, labels: NDArray[np.int64], values: float, named: float) -> tuple[Floats, NDArray[np.int64]]:
-    """What noise for every record leaves of the records and of their labels."""
-    book = Ledger(DELTA, "replace", "once")
-    found, told = noisy_records(records, labels, (0, 1), Randomiser(9, values, named), NOISE, book, task=0)
-    return found.astype(np.float64), told
 
 
 def moments(records: Floats) -> Floats:
@@ -571,7 +546,7 @@ def moments(records: Floats) -> Floats:
 NONE = np.zeros(9), np.zeros(4)
 REPAIRS: dict[str, tuple[Callable[[Floats, float], Floats], Callable[[Floats], Floats]]] = {
     "dp-agem": (lambda data, epsilon: fresh(clipped_gradients(data), epsilon), clipped_gradients),
-    "dp-coeff-memory": (products, moments),
+    "dp-coeff-memory": (lambda data, epsilon: released(data, epsilon).products[0], moments),
     "independent-laplace": (
         lambda data, epsilon: l2dp_games.encoder_gradient(copies(data, LABELS, epsilon, math.inf)[0], THETA, *NONE),
         lambda data: l2dp_games.cross_covariance(data, THETA),
@@ -610,14 +585,7 @@ def test_labels_from_two_steps(repair: str, epsilon: float) -> None:
 
 def test_a_release_made_once_has_no_second_step_to_be_taken_from_the_first() -> None:
     """Every step of the coefficient memory reads the same noisy sums: their difference is the same for either label."""
-    std = coefficients_std(0.5, DELTA, "replace", is_non_negative=False)
-
-    def steps(labels: NDArray[np.int64]) -> list[Floats]:
-        book = Ledger(DELTA, "replace", "once")
-        found = noisy_coefficients(RECORDS, labels, (0, 1), 2, [std], [NOISE], [book], task=0, is_non_negative=False)
-        return [found.by_class[0]] * 2
-
-    game = _label_game(steps)
+    game = _label_game(lambda labels: [released(RECORDS, 0.5, labels, (0, 1)).by_class[0]] * 2)
     assert game.hits == game.false_alarms
 
 
