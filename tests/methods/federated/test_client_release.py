@@ -12,7 +12,7 @@ import pytest
 from scipy.stats import norm
 
 from dpcl_core.errors import BadInput
-from dpcl_core.methods.federated import client_release, published_release
+from dpcl_core.methods.federated import client_release, local_list, published_release
 from dpcl_core.methods.federated.client_release import EvenSlots, Layout, Replay, Slotted, WeightedSlots, join_mixtures
 from dpcl_core.methods.federated.lists import Lists
 from dpcl_core.methods.federated.local_list import noisy_lists
@@ -22,6 +22,7 @@ from dpcl_core.privacy.ledger import REPLAY, Ledger
 from dpcl_core.privacy.mechanisms import ClientVectors
 from dpcl_core.privacy.noise import Batches, ReleaseNoise
 from tests.methods.federated import toy
+from tests.support.watching import watched
 
 GIVEN = toy.toy()
 N, K = 12, toy.N_MODES
@@ -487,12 +488,7 @@ def test_a_list_noised_at_home_costs_one_gaussian_and_stays_a_list() -> None:
 
 def test_a_list_of_a_client_who_wants_to_be_seen_is_no_longer_than_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[ClientVectors] = []
-
-    def kept(part: ClientVectors, *_: object, **__: object) -> np.ndarray:
-        seen.append(part)
-        return np.asarray(part.vectors)[None]
-
-    monkeypatch.setattr("dpcl_core.methods.federated.local_list.noisy_client_vectors", kept)
+    watched(monkeypatch, local_list, "noisy_client_vectors", lambda found, given: seen.append(given[0]))
     noisy_lists(adversarial(np.random.default_rng(2)), RAW_VIEW, [1.0], [ReleaseNoise()], [a_ledger()], task=0)
     lengths = np.linalg.norm(seen[0].vectors, axis=1)
     assert lengths.max() <= seen[0].bound + 1e-12

@@ -504,7 +504,7 @@ def test_as_many_people_as_the_note_asks_for_make_it_even() -> None:
         assert even.ratio == pytest.approx(1.0, abs=0.02)
 
 
-# The repairs of L2DP-ML from a terminal, and the attacks that break it: right as often as the budget allows, not always.
+# The attacks that break L2DP-ML, on its repairs: right as often as the budget allows, not always.
 # Differencing is tried beside each repair above, and so is the test by likelihood, which for their noise is a formula (the
 # repairs' audits). Here are the two others, by rules that are certain of the data where there is no noise.
 
