@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -18,8 +19,8 @@ from dpcl_core.methods import catalog
 from dpcl_core.methods.common.classifier import PUBLIC, Step, masked
 from dpcl_core.methods.common.method import Learner
 from dpcl_core.scenarios.stream import Task
-from dpcl_core.spec import Cell
 from tests.support.tiers import of_methods
+from tests.support.watching import watched
 from tests.test_neighbours import ALSO as NEW
 from tests.test_neighbours import METHODS, D, lies, spec
 
@@ -37,6 +38,17 @@ ALSO = {
 }
 _OPENED = ("adapters on texts", "a network of one's own", *(name for name in NEW if name.startswith("one class")))
 ALSO |= {name: (NEW[name][0], {**NEW[name][2], "labels": "prior-const"}) for name in _OPENED}
+# Noise remembered over tasks, and releases shrunk before they are added.
+OF_STREAMS = {
+    f"{method}, {value}": (
+        method, {**METHODS[method][1], "labels": "prior-const", "params": {**METHODS[method][1]["params"], setting: value}},
+    )
+    for method, setting, value in (
+        ("label-means", "prediction", "added"), ("label-means", "prediction", "by-stream"),
+        ("cslr-server-head", "prediction", "added"), ("cslr-server-head", "prediction", "by-stream"),
+        ("label-means", "noise_over_tasks", "remembered"),
+    )
+}  # fmt: skip
 Arrays = Mapping[str, NDArray[np.generic]]
 
 
@@ -49,54 +61,45 @@ class Watched:
         self.released: dict[int, Arrays] = {}
         real = catalog.maker
 
-        def maker(name: str) -> object:
-            def made(*arguments: object) -> Learner:
-                self.learner = learner = real(name)(*arguments)  # type: ignore[arg-type]
-                learn, released = learner.learn, learner.released
+        def made(name: str, *arguments: object) -> Learner:
+            self.learner = learner = real(name)(*arguments)  # type: ignore[arg-type]
+            watched(patch, learner, "learn", lambda steps, given: self.tasks.append(given[0][0]))
+            watched(patch, learner, "released", self.copy)
+            return learner
 
-                def watched(tasks: Mapping[int, Task], ledgers: object) -> object:
-                    self.tasks.append(tasks[0])
-                    yield from learn(tasks, ledgers)  # type: ignore[arg-type]
+        patch.setattr(catalog, "maker", lambda name: partial(made, name))
 
-                def copied(cell: Cell) -> Arrays:
-                    found = {name: np.array(array) for name, array in released(cell).items()}
-                    self.released[self.tasks[-1].index] = found
-                    return found
-
-                learner.learn, learner.released = watched, copied  # type: ignore[method-assign, assignment]
-                return learner
-
-            return made
-
-        patch.setattr(catalog, "maker", maker)
+    def copy(self, found: Arrays, given: tuple[object, ...]) -> None:
+        self.released[self.tasks[-1].index] = {name: np.array(array) for name, array in found.items()}
 
 
-@pytest.mark.parametrize("name", of_methods([*METHODS, *ALSO], also=_OPENED))
+@pytest.mark.parametrize("name", of_methods([*METHODS, *ALSO, *OF_STREAMS], also=[*_OPENED, *OF_STREAMS]))
 def test_a_kept_classifier_is_what_was_released_and_classifies_as_the_learner(
     name: str, data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    method, changes = ALSO[name] if name in ALSO else (name, METHODS[name][1])
+    also = {**ALSO, **OF_STREAMS}
+    method, changes = also[name] if name in also else (name, METHODS[name][1])
     door = NEW[name][1] if name in NEW else METHODS[method][0]
     monkeypatch.setenv("DPCL_NETWORKS", "tests.support.own_networks")
     lies(door, D, tmp_path, monkeypatch)
-    asked, watched = spec(method, changes, door[0]), Watched(monkeypatch)
+    asked, seen = spec(method, changes, door[0]), Watched(monkeypatch)
     monkeypatch.setattr(engine, "_with_untrained", lambda events, *_: events)  # a second learner, which is asked, not kept
     kept = [event for event in engine.run(asked) if isinstance(event, Classifier)]
     if catalog.card(method).no_classifier(asked.params):
         assert not kept
         return
     assert kept, "it has a rule, or one sentence that says why not"
-    assert kept[-1].task == len(watched.tasks) - 1
+    assert kept[-1].task == len(seen.tasks) - 1
     steps = []
     for event in kept:
         arrays = safetensors.load(base64.b64decode(event.content))
         for name, array in arrays.items():
             if not name.startswith(PUBLIC):
-                np.testing.assert_array_equal(array, watched.released[event.task][name])
+                np.testing.assert_array_equal(array, seen.released[event.task][name])
         steps.append(Step(arrays, event.classes, event.competing, event.facts))
-    last, learner = kept[-1], watched.learner
+    last, learner = kept[-1], seen.learner
     assert learner is not None
-    for place, task in enumerate(watched.tasks):
+    for place, task in enumerate(seen.tasks):
         (expected,) = next(iter(learner.scores(0, task).values()))
         if task.task_id is not None:  # an example comes with its task
             expected = masked(expected, task.prior)

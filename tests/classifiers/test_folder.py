@@ -23,7 +23,6 @@ from dpcl_core.data.columns import Column, Table
 from dpcl_core.data.rows import digits
 from dpcl_core.data.table_features import RowEncoding
 from dpcl_core.errors import BadInput
-from dpcl_core.events import Classifier
 from dpcl_core.methods.common import classifier
 from dpcl_core.runs.store import Store
 from tests.support import replay
@@ -126,17 +125,6 @@ def test_what_is_too_large_is_left_out_and_said(tmp_path: Path, monkeypatch: pyt
     assert (document["models"], len(document["left_out"])) == ([], 1)
 
 
-def test_a_store_keeps_them_beside_the_events_of_a_run(tmp_path: Path) -> None:
-    spec = checks.parse(RAW)
-    events = list(engine.run(spec))
-    store = Store(f"sqlite:///{tmp_path / 'store.sqlite'}")
-    run_id = replay.fill(store, spec, events)
-    kept = [event for event in events if isinstance(event, Classifier)]
-    assert len(kept) == 4
-    assert store.classifiers(run_id) == sorted(kept, key=lambda one: (one.cell, one.task))
-    assert not [event for event in store.events(run_id) if isinstance(event, Classifier)]
-
-
 def test_the_lines_of_the_readme_need_numpy_and_safetensors_alone_and_answer_as_the_program(written: Path) -> None:
     _, code = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
     assert len(code.split("\n\n", 1)[1].strip().splitlines()) <= 10
@@ -237,14 +225,11 @@ def test_an_input_that_cannot_be_used_is_one_sentence(
     assert str(tmp_path) not in error
 
 
-@pytest.mark.parametrize(
-    ("choice", "said"),
-    [
-        ({"epsilon": 3.0}, "has no such classifier; it has epsilon 8, seed 0"),
-        ({"after": 7}, "must be one of 1, 2"),
-        ({"task": 1}, "must be left out"),
-    ],
-)
+@pytest.mark.parametrize(("choice", "said"), [
+    ({"epsilon": 3.0}, "has no such classifier; it has epsilon 8, seed 0"),
+    ({"after": 7}, "must be one of 1, 2"),
+    ({"task": 1}, "must be left out"),
+])  # fmt: skip
 def test_a_model_that_is_not_there_is_one_sentence(choice: Mapping[str, object], said: str, written: Path) -> None:
     with pytest.raises(BadInput, match=said):
         predict.predicted(written / "DIR", written / "INPUT.npz", **choice)  # type: ignore[arg-type]
@@ -350,9 +335,7 @@ def test_rows_of_a_table_are_asked_about_as_they_are(of_table: Path, capsys: pyt
         assert f"the columns that the classifier learned from, age, job; {told}" in capsys.readouterr().err
 
 
-def test_texts_are_asked_about_in_the_column_that_the_run_called_so(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_texts_are_asked_about_in_the_column_of_the_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lines = (f"{('all was fine', 'it broke')[place % 2]} {place},{('plus', 'minus')[place % 2]}" for place in range(600))
     (tmp_path / "reports.csv").write_text("\n".join(["report,mark", *lines, ""]), encoding="utf-8")
     more = ["--target", "mark", "--text", "report", "--set", "data.backbone=hashed-text"]

@@ -91,9 +91,7 @@ def alone(tmp_path: Path, data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.parametrize("name", of_methods([*METHODS, *ALSO], also=("a task's budget",)))
-def test_all_models_of_a_run_are_planned_before_the_first_release_and_do_just_that(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_all_models_are_planned_first_and_do_just_that(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     method, door, raw = ALSO[name] if name in ALSO else (name, *METHODS[name])
     lies(door, D, tmp_path, monkeypatch)
     run = asked(method, door, raw, (0, 1) if method in ("cosine", "label-means", "dp-fedavg", "agem") else (0,))
@@ -151,9 +149,7 @@ def test_one_model_says_no_more_than_its_own(tmp_path: Path, monkeypatch: pytest
 
 
 @pytest.mark.parametrize("name", ["dp-fedavg", "cosine"])
-def test_what_a_container_says_is_declared_in_statement_and_card(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_a_container_says_is_declared(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """To clients, too: a column that is named after a person names that person, whoever holds the row."""
     assert METHODS[name][0][1] == ".parquet"
     events = list(run_of(name, tmp_path, monkeypatch))

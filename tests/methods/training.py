@@ -33,9 +33,7 @@ def told(steps: Generator[int, None, T]) -> tuple[list[int], T]:
             return found, ended.value
 
 
-def taught(
-    learner: Learner, run: RunSpec, tasks: Iterable[Task], recurrence: Recurrence = "once"
-) -> dict[Cell, Ledger]:
+def taught(learner: Learner, run: RunSpec, tasks: Iterable[Task], recurrence: Recurrence = "once") -> dict[Cell, Ledger]:
     """The ledgers of a learner that has learned these tasks, the same for all seeds."""
     ledgers = {cell: Ledger(run.privacy.delta, run.privacy.adjacency, recurrence) for cell in run.cells()}
     for task in tasks:

@@ -25,14 +25,9 @@ def five(per_class: int = 2) -> Table:
     """Five sources of two classes each: source k has the classes 2k and 2k + 1."""
     labels = [label for label in range(10) for _ in range(per_class)]
     sources = np.asarray(labels) // 2
-    return Table(
-        examples(labels),
-        examples(labels, 1000),
-        tuple(f"c{label}" for label in range(10)),
-        sources,
-        sources,
-        tuple(Source(name, (2 * k, 2 * k + 1)) for k, name in enumerate("ABCDE")),
-    )
+    held = tuple(Source(name, (2 * k, 2 * k + 1)) for k, name in enumerate("ABCDE"))
+    classes = tuple(f"c{label}" for label in range(10))
+    return Table(examples(labels), examples(labels, 1000), classes, sources, sources, held)
 
 
 def records(task: Task) -> set[tuple[int, int]]:

@@ -1,24 +1,25 @@
-"""Scenarios by name: settings that do not fit are refused with field and mend, chance, numbers of their own."""
+"""Scenarios by name: what does not fit is refused with field and mend; chance; what is drawn before a run."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from dpcl_core import checks
 from dpcl_core.data.dataset import Form
-from dpcl_core.data.load import load_dataset
+from dpcl_core.data.load import load_dataset, read_labels
 from dpcl_core.errors import BadInput
 from dpcl_core.scenarios import catalog, central
-from dpcl_core.scenarios.catalog import ClassIncremental, Permuted, SourceIncremental, chance, n_tested
-from dpcl_core.scenarios.central import open_stream
+from dpcl_core.scenarios import catalog as previews
+from dpcl_core.scenarios.catalog import ClassIncremental, Permuted, Preview, SourceIncremental, chance, n_tested
 from dpcl_core.scenarios.stream import Examples, Table, Task, TaskStream, generator
-from dpcl_core.spec import DataSpec
+from tests.data.making import write_pair
 from tests.scenarios.making import examples, five, table
 from tests.support.asserting import includes, refusal_of
 
@@ -28,34 +29,31 @@ BY_DOMAIN = {"protocol": "domain-incremental", "clients": 8}
 LISTS = (0, 1, 2, 3)
 
 
-@pytest.mark.parametrize(
-    ("kind", "settings", "field", "mend"),
-    [
-        *(
-            (kind, {"tasks": 11}, "scenario.tasks", {"scenario.tasks": 10})
-            for kind in ("class-incremental", "split", "i-blurry", "si-blurry", "federated")
-        ),
-        ("class-incremental", {"tasks": 11, "classes_per_task": 1}, "scenario.tasks", {"scenario.tasks": 10}),
-        ("class-incremental", {"tasks": 6, "classes_per_task": 2}, "scenario.tasks", {"scenario.tasks": 5}),
-        ("class-incremental", {"tasks": 1, "classes_per_task": 11}, "scenario.classes_per_task", {}),
-        ("class-incremental", {"tasks": 3}, "scenario.tasks", {"scenario.tasks": 2}),
-        *(
-            ("split", {"tasks": tasks, "order": order}, "scenario.order", {})
-            for tasks, order in ((2, (1, 1)), (1, (0,)), (5, (5, 3)), (2, ()))
-        ),
-        *(("source-incremental", {"order": order}, "scenario.order", {}) for order in (("A", "F"), ("A", "B", "A"), ())),
-        ("permuted", {"tasks": 2, "permutations": (LISTS,)}, "scenario.permutations", {}),
-        ("permuted", {"tasks": 2, "permutations": (LISTS, (0, 1, 1, 3))}, "scenario.permutations of task 2", {}),
-        ("permuted", {"tasks": 2, "permutations": ((1, 2, 3, 4), LISTS)}, "scenario.permutations of task 1", {}),
-        ("permuted", {"tasks": 2, "permutations": ((0, -1, 2, 3), LISTS)}, "scenario.permutations of task 1", {}),
-        ("federated", {"tasks": 3}, "scenario.tasks", {}),
-        ("federated", {"order": ("c1", "c1")}, "scenario.order", {}),
-        ("federated", {"order": ()}, "scenario.order", {}),
-        ("federated", {"partition": "domain", "clients": 2}, "scenario.clients", {"scenario.clients": 5}),
-        ("federated", {**BY_DOMAIN, "order": ("A", "z")}, "scenario.order", {}),
-        ("federated", {**BY_DOMAIN, "tasks": 6}, "scenario.tasks", {"scenario.tasks": 5}),
-    ],
-)
+@pytest.mark.parametrize(("kind", "settings", "field", "mend"), [
+    *(
+        (kind, {"tasks": 11}, "scenario.tasks", {"scenario.tasks": 10})
+        for kind in ("class-incremental", "split", "i-blurry", "si-blurry", "federated")
+    ),
+    ("class-incremental", {"tasks": 11, "classes_per_task": 1}, "scenario.tasks", {"scenario.tasks": 10}),
+    ("class-incremental", {"tasks": 6, "classes_per_task": 2}, "scenario.tasks", {"scenario.tasks": 5}),
+    ("class-incremental", {"tasks": 1, "classes_per_task": 11}, "scenario.classes_per_task", {}),
+    ("class-incremental", {"tasks": 3}, "scenario.tasks", {"scenario.tasks": 2}),
+    *(
+        ("split", {"tasks": tasks, "order": order}, "scenario.order", {})
+        for tasks, order in ((2, (1, 1)), (1, (0,)), (5, (5, 3)), (2, ()))
+    ),
+    *(("source-incremental", {"order": order}, "scenario.order", {}) for order in (("A", "F"), ("A", "B", "A"), ())),
+    ("permuted", {"tasks": 2, "permutations": (LISTS,)}, "scenario.permutations", {}),
+    ("permuted", {"tasks": 2, "permutations": (LISTS, (0, 1, 1, 3))}, "scenario.permutations of task 2", {}),
+    ("permuted", {"tasks": 2, "permutations": ((1, 2, 3, 4), LISTS)}, "scenario.permutations of task 1", {}),
+    ("permuted", {"tasks": 2, "permutations": ((0, -1, 2, 3), LISTS)}, "scenario.permutations of task 1", {}),
+    ("federated", {"tasks": 3}, "scenario.tasks", {}),
+    ("federated", {"order": ("c1", "c1")}, "scenario.order", {}),
+    ("federated", {"order": ()}, "scenario.order", {}),
+    ("federated", {"partition": "domain", "clients": 2}, "scenario.clients", {"scenario.clients": 5}),
+    ("federated", {**BY_DOMAIN, "order": ("A", "z")}, "scenario.order", {}),
+    ("federated", {**BY_DOMAIN, "tasks": 6}, "scenario.tasks", {"scenario.tasks": 5}),
+])  # fmt: skip
 def test_settings_that_do_not_fit(kind: str, settings: dict[str, Any], field: str, mend: dict[str, object]) -> None:
     chosen = catalog.card(kind).settings(**settings)
     for refuse in (lambda: catalog.number_of_tasks(chosen, 10, tuple("ABCDE")), lambda: catalog.open_stream(chosen, TEN, 0)):
@@ -64,14 +62,11 @@ def test_settings_that_do_not_fit(kind: str, settings: dict[str, Any], field: st
         assert "\n" not in str(refusal)
 
 
-@pytest.mark.parametrize(
-    ("kind", "settings", "field", "mend"),
-    [
-        ("source-incremental", {}, "scenario.kind", {"scenario": {"kind": "class-incremental"}}),
-        ("federated", BY_DOMAIN, "scenario.protocol", {"scenario.protocol": "class-incremental"}),
-        ("federated", {"partition": "domain"}, "scenario.partition", {"scenario.partition": "dirichlet"}),
-    ],
-)
+@pytest.mark.parametrize(("kind", "settings", "field", "mend"), [
+    ("source-incremental", {}, "scenario.kind", {"scenario": {"kind": "class-incremental"}}),
+    ("federated", BY_DOMAIN, "scenario.protocol", {"scenario.protocol": "class-incremental"}),
+    ("federated", {"partition": "domain"}, "scenario.partition", {"scenario.partition": "dirichlet"}),
+])  # fmt: skip
 def test_a_dataset_without_sources(kind: str, settings: dict[str, Any], field: str, mend: dict[str, object]) -> None:
     chosen = catalog.card(kind).settings(**settings)
     for refuse in (lambda: catalog.number_of_tasks(chosen, 10, ()), lambda: catalog.open_stream(chosen, BARE, 0)):
@@ -79,18 +74,15 @@ def test_a_dataset_without_sources(kind: str, settings: dict[str, Any], field: s
         assert (refusal.field, refusal.fix) == (field, mend)
 
 
-@pytest.mark.parametrize(
-    ("kind", "settings", "of", "field", "said"),
-    [
-        ("federated", {"clients": 41}, BARE, "scenario.clients", "at most 40"),
-        ("federated", {"clients": 500, "alpha": 0.01}, BARE, "scenario.clients", "at most 40"),
-        ("federated", {"order": ("c1", "x")}, BARE, "scenario.order", "c0, c1, c2"),
-        ("federated", {"partition": "domain", "clients": 60}, TEN, "scenario.clients", "80"),
-        ("federated", {"protocol": "one-vs-rest", "clients": 1}, table([0] * 20, [0], 1), "scenario.protocol", "two"),
-        ("permuted", {"tasks": 1, "permutations": ((1, 0),)}, replace(BARE, form=Form((3, 4, 1), 0.0, 1.0)),
-         "scenario.permutations of task 1", "12 in all"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("kind", "settings", "of", "field", "said"), [
+    ("federated", {"clients": 41}, BARE, "scenario.clients", "at most 40"),
+    ("federated", {"clients": 500, "alpha": 0.01}, BARE, "scenario.clients", "at most 40"),
+    ("federated", {"order": ("c1", "x")}, BARE, "scenario.order", "c0, c1, c2"),
+    ("federated", {"partition": "domain", "clients": 60}, TEN, "scenario.clients", "80"),
+    ("federated", {"protocol": "one-vs-rest", "clients": 1}, table([0] * 20, [0], 1), "scenario.protocol", "two"),
+    ("permuted", {"tasks": 1, "permutations": ((1, 0),)}, replace(BARE, form=Form((3, 4, 1), 0.0, 1.0)),
+     "scenario.permutations of task 1", "12 in all"),
+])  # fmt: skip
 def test_what_only_the_examples_tell(kind: str, settings: dict[str, Any], of: Table, field: str, said: str) -> None:
     with pytest.raises(BadInput, match=said) as caught:
         catalog.open_stream(catalog.card(kind).settings(**settings), of, 0)
@@ -113,28 +105,6 @@ def test_each_seed_and_purpose_has_numbers_of_its_own() -> None:
     assert drawn == {pair: tuple(generator(*pair).integers(0, 2**62, 4)) for pair in pairs}
     plain = tuple(np.random.default_rng(0).integers(0, 2**62, 4))
     assert plain not in drawn.values()  # not what a colleague gets who seeds with the bare number
-
-
-@pytest.mark.parametrize("card", catalog.CARDS.values(), ids=lambda card: card.name)
-def test_every_card_names_a_module_that_keeps_its_promises(card: catalog.ScenarioCard) -> None:
-    module = import_module(card.module)
-    assert callable(module.open_stream)
-    assert callable(module.n_tasks)
-    assert card.settings().kind == card.name  # type: ignore[call-arg]
-
-
-def test_the_digits_in_five_tasks_of_two(home: Path) -> None:
-    digits = load_dataset(DataSpec(dataset="digits"))
-    train, test = (
-        Examples(np.asarray(split.images.content).reshape(len(split), 64), split.labels)
-        for split in (digits.train, digits.test)
-    )
-    stream = open_stream(ClassIncremental(), Table(train, test, digits.classes, sources=digits.sources), 4)
-    assert [len(task.prior) for task in stream.tasks] == [2] * 5
-    assert sum(len(task.train) for task in stream.tasks) == 1347
-    assert sum(len(task.test) for task in stream.tasks) == 450
-    sizes = np.bincount(digits.train.labels.astype(np.intp))
-    assert [len(task.train) for task in stream.tasks] == [int(sizes[list(task.prior)].sum()) for task in stream.tasks]
 
 
 # Chance in closed form, from test parts alone.
@@ -169,14 +139,6 @@ def test_where_the_task_is_given_its_own_most_frequent_label_is_answered() -> No
     labels = [0, 0, 0, 1], [2, 3]
     assert chance([stream(*labels)], range(4), is_task_given=True) == pytest.approx((3 / 4 + 1 / 2) / 2)
     assert chance([stream(*labels, task_ids=True)], range(4)) == pytest.approx((3 / 4 + 1 / 2) / 2)
-
-
-def test_six_tasks_with_different_numbers_of_labels_give_the_mean_of_their_shares() -> None:
-    sizes = (4, 5, 14, 10, 2, 3)
-    starts = np.cumsum([0, *sizes])
-    tests = [[start + label for label in range(size) for _ in range(6)] for start, size in zip(starts, sizes, strict=False)]
-    asked = stream(*tests, n_classes=sum(sizes))
-    assert chance([asked], range(sum(sizes)), is_task_given=True) == pytest.approx(np.mean([1 / size for size in sizes]))
 
 
 def test_no_answer_that_ignores_the_example_expects_more() -> None:
@@ -225,8 +187,7 @@ def test_the_number_of_equally_weighted_test_examples() -> None:
 def test_the_same_test_part_in_every_task_is_counted_once() -> None:
     data = table([], [label for label in range(4) for _ in range(5)], 4)
     opened = central.open_stream(Permuted(tasks=3), data, 0)
-    assert n_tested([opened]) == pytest.approx(20)
-    assert chance([opened], range(4)) == pytest.approx(1 / 4)
+    assert (n_tested([opened]), chance([opened], range(4))) == (pytest.approx(20), pytest.approx(1 / 4))
 
 
 def test_other_tasks_for_every_seed_spread_the_weight() -> None:
@@ -239,3 +200,103 @@ def test_other_tasks_for_every_seed_spread_the_weight() -> None:
             weights[task.test.rows] += 1 / (6 * 2 * len(task.test))
     assert math.isclose(weights.sum(), 1)
     assert n_tested(streams) == pytest.approx(1 / weights.max())
+
+
+# What is drawn before a run is what the run will deal out; of a person's own data nothing is counted.
+
+
+def shown(dataset: Mapping[str, object], scenario: Mapping[str, object], seed: int = 0) -> Preview:
+    spec = checks.parse({"data": dataset, "scenario": scenario, "seeds": [seed]})
+    found = previews.preview(spec.data, spec.scenario, seed)
+    assert found is not None
+    return found
+
+
+def counted(found: Preview) -> np.ndarray:
+    assert found.counts is not None
+    return found.counts
+
+
+def test_the_digits_are_dealt_out_as_the_engine_will(data_dir: Path) -> None:
+    spec = checks.parse({"data": {"dataset": "digits", "train_per_class": 40}, "scenario": {"kind": "i-blurry"}})
+    digits = load_dataset(spec.data)
+    train, test = (
+        Examples(np.zeros((len(split), 1)), split.labels, keys=split.keys) for split in (digits.train, digits.test)
+    )
+    stream = central.open_stream(spec.scenario, Table(train, test, digits.classes), 7)
+    found = previews.preview(spec.data, spec.scenario, 7)
+    assert found is not None
+    assert counted(found).tolist() == [np.bincount(task.train.labels, minlength=10).tolist() for task in stream.tasks]
+    assert counted(found).sum() == len(digits.train)
+    assert found.homes == tuple(task.prior for task in stream.tasks)
+    assert previews.preview(spec.data, spec.scenario, 7) is found, "kept"
+
+
+def test_homes_are_the_plan_even_where_the_lists_are_the_oracle_s(data_dir: Path) -> None:
+    scenario = {"kind": "i-blurry", "blurry_percent": 100}
+    plain, oracle = (shown({"dataset": "digits"}, {**scenario, "task_prior": kind}) for kind in ("home", "occurring"))
+    assert plain.homes == oracle.homes
+    assert all(len(home) == 2 for home in plain.homes)
+
+
+def test_of_ones_own_data_there_is_a_plan_and_no_count(data_dir: Path) -> None:
+    write_pair(data_dir / "mine", [0, 0, 0, 1, 2, 2], [0, 1, 2])
+    found = shown({"dataset": "own:mine"}, {"kind": "class-incremental", "tasks": 3})
+    assert found.counts is None
+    assert sorted(label for home in found.homes for label in home) == [0, 1, 2]
+    write_pair(data_dir / "mine", [0, 1, 1, 1, 1, 2], [0, 1, 2])  # other records, the same plan
+    again = shown({"dataset": "own:mine"}, {"kind": "class-incremental", "tasks": 3})
+    assert again.homes == found.homes
+
+
+def test_sources_are_tasks_and_their_labels_are_numbered_as_loading_does(data_dir: Path) -> None:
+    for name in ("mnist", "notmnist", "fashion_mnist", "cifar10", "mnist_m"):
+        write_pair(data_dir / name, [*range(10), 3], list(range(10)))
+    spec = checks.parse({"data": {"dataset": "5-datasets-mnist-m"}, "scenario": {"kind": "source-incremental"}})
+    whole, column = load_dataset(spec.data), read_labels(spec.data, keyed=False)
+    assert column is not None
+    assert (column.classes, column.sources) == (whole.classes, whole.sources)
+    for split, own in ((whole.train, column.train), (whole.test, column.test)):
+        assert own.labels.tolist() == split.labels.tolist()
+        assert own.sources is not None
+        assert split.sources is not None
+        assert own.sources.tolist() == split.sources.tolist()
+    found = previews.preview(spec.data, spec.scenario, 1)
+    assert found is not None
+    train, test = (Examples(np.zeros((len(one.labels), 1)), one.labels) for one in (column.train, column.test))
+    dealt = Table(train, test, whole.classes, column.train.sources, column.test.sources, whole.sources)
+    assert found.tasks == tuple(task.name for task in central.open_stream(spec.scenario, dealt, 1).tasks)
+    assert counted(found).sum(axis=1).tolist() == [11] * 5
+    assert all(row[list(home)].sum() == 11 for row, home in zip(counted(found), found.homes, strict=True))
+
+
+def test_a_dataset_elsewhere_has_none_and_a_stream_that_does_not_fit_says_why(data_dir: Path) -> None:
+    elsewhere = checks.parse({"data": {"dataset": "cifar100"}, "scenario": {"kind": "i-blurry"}})
+    assert previews.preview(elsewhere.data, elsewhere.scenario, 0) is None
+    with pytest.raises(BadInput, match=r"^scenario\.tasks = 11: must be at most 10"):
+        shown({"dataset": "digits"}, {"kind": "i-blurry", "tasks": 11})
+
+
+def test_an_edited_file_is_counted_again(data_dir: Path) -> None:
+    write_pair(data_dir / "mnist", [*range(10)], list(range(10)))
+    before = shown({"dataset": "mnist"}, {"kind": "class-incremental"})
+    write_pair(data_dir / "mnist", [*range(10), 4, 4], list(range(10)))
+    after = shown({"dataset": "mnist"}, {"kind": "class-incremental"})
+    assert counted(after).sum() - counted(before).sum() == 2
+
+
+def test_what_clients_hold_is_counted_once_however_many_tasks_it_is_in(data_dir: Path) -> None:
+    for protocol in ("class-incremental", "one-vs-rest"):
+        found = shown({"dataset": "digits"}, {"kind": "federated", "clients": 12, "protocol": protocol})
+        assert found.held is not None
+        assert len(found.held) == 12
+        assert found.held.min() > 0
+        if protocol == "class-incremental":
+            assert found.held.sum() == 1347
+        else:
+            assert found.classes[:2] == ("not 0", "0")
+            assert found.held.sum() <= 1347 < counted(found).sum()
+            asked, tasks = 2 * np.arange(10), np.arange(10)
+            assert (counted(found)[tasks, asked] <= counted(found)[tasks, asked + 1]).all()
+    plain = shown({"dataset": "digits"}, {"kind": "class-incremental"})
+    assert plain.held is None

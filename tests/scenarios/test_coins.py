@@ -13,9 +13,7 @@ from dpcl_core.data.dataset import Source
 from dpcl_core.methods.federated.client_release import WeightedSlots, by_label
 from dpcl_core.methods.federated.matchers import PublicView
 from dpcl_core.scenarios import catalog, federated
-from dpcl_core.scenarios.catalog import Federated
 from dpcl_core.scenarios.central import against_rest
-from dpcl_core.scenarios.federated import _order, dealt_out
 from dpcl_core.scenarios.stream import Examples, Table, Task, generator
 from dpcl_core.spec import ScenarioSpec, validated
 from tests.scenarios.making import examples
@@ -87,7 +85,7 @@ def test_one_row_less_moves_no_other(chosen: ScenarioSpec, gone: int, place: int
     after = places(chosen, np.delete(rows, gone), seed)
     shuffled = np.roll(rows, place)
     assert places(chosen, shuffled, seed) == before
-    if isinstance(chosen, Federated) and chosen.protocol == "one-vs-rest":
+    if isinstance(chosen, catalog.Federated) and chosen.protocol == "one-vs-rest":
         holder = {number: next(iter(where))[2] for number, where in before.items()}
         mine = {number for number in holder if holder[number] == holder.get(gone)}
         before, after = ({k: v for k, v in one.items() if k not in mine} for one in (before, after))
@@ -103,9 +101,9 @@ def test_one_row_less_moves_no_other(chosen: ScenarioSpec, gone: int, place: int
 def test_one_client_s_leaving_moves_no_other_client_s_rows(chosen: ScenarioSpec, leaving: int, seed: int) -> None:
     rows = np.arange(N)
     whole = table(rows)
-    if isinstance(chosen, Federated):
+    if isinstance(chosen, catalog.Federated):
         n_tasks = catalog.number_of_tasks(chosen, N_CLASSES, tuple(source.name for source in whole.sources))
-        held = dealt_out(chosen, whole, _order(chosen, whole, n_tasks), seed).train.users
+        held = federated.dealt_out(chosen, whole, federated._order(chosen, whole, n_tasks), seed).train.users
     else:
         assert isinstance(chosen, federated.Held)
         held = federated.dealt_to_clients(chosen, whole, seed).train.users
@@ -143,7 +141,7 @@ def test_no_client_s_vector_hangs_on_who_else_is_there() -> None:
 
 def test_rows_of_the_same_bytes_fall_together() -> None:
     twice = replace(table(np.repeat(np.arange(100), 2)), n_people=N)
-    chosen = Federated(clients=6)
+    chosen = catalog.Federated(clients=6)
     for task in opened(chosen, twice, 0):
         assert task.train.users is not None
         assert (task.train.users[0::2] == task.train.users[1::2]).all()

@@ -12,8 +12,7 @@ from dpcl_core.data import coins
 from dpcl_core.data.dataset import Source
 from dpcl_core.errors import BadInput
 from dpcl_core.scenarios import federated
-from dpcl_core.scenarios.catalog import Federated, number_of_tasks, open_stream
-from dpcl_core.scenarios.federated import MIN_ROWS
+from dpcl_core.scenarios.catalog import Federated, open_stream
 from dpcl_core.scenarios.stream import Table, TaskStream
 from tests.scenarios.making import examples, records, table
 from tests.support.tiers import quick
@@ -78,7 +77,7 @@ def test_shares_of_a_label_are_a_dirichlet_draw(alpha: float) -> None:
         (task,) = opened(Federated(clients=n_clients, alpha=alpha), one, seed).tasks
         shares.append(np.mean(task.train.users == 0))
     kept = stats.beta(alpha, (n_clients - 1) * alpha)
-    low = MIN_ROWS / 4000  # draws below are repeated: the law is the beta between the two bounds
+    low = federated.MIN_ROWS / 4000  # draws below are repeated: the law is the beta between the two bounds
 
     def law(x: np.ndarray) -> np.ndarray:
         return np.clip((kept.cdf(x) - kept.cdf(low)) / (kept.cdf(1 - low) - kept.cdf(low)), 0, 1)
@@ -93,13 +92,11 @@ def test_every_client_can_expect_ten_examples_even_at_small_alpha() -> None:
         for seed in range(20)
     ]
     assert np.min(held) > 0
-    assert np.partition(np.ravel(held), 20)[20] >= MIN_ROWS, "one in ten may lie below by chance"
+    assert np.partition(np.ravel(held), 20)[20] >= federated.MIN_ROWS, "one in ten may lie below by chance"
 
 
 @pytest.mark.parametrize(("clients", "alpha"), [(80, 0.05), (72, 1.0)])
-def test_as_many_clients_as_the_data_hold_are_dealt_to_by_few_draws(
-    clients: int, alpha: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_as_many_clients_as_data_hold_need_few_draws(clients: int, alpha: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """A thousand draws of a Dirichlet distribution rarely give eighty clients ten of eight hundred examples each."""
     sizes, draws = np.array([200.0] * 4), list[int]()
 
@@ -114,7 +111,7 @@ def test_as_many_clients_as_the_data_hold_are_dealt_to_by_few_draws(
     assert len(draws) == 10
     np.testing.assert_allclose(shares.sum(axis=1), 1.0)
     assert (shares >= 0).all()
-    assert (sizes @ shares).min() == pytest.approx(MIN_ROWS)
+    assert (sizes @ shares).min() == pytest.approx(federated.MIN_ROWS)
     first = np.random.default_rng(1).dirichlet(np.full(clients, alpha), size=len(sizes))
     kept = (shares - 1 / clients) / (first - 1 / clients)
     np.testing.assert_allclose(kept, kept[0, 0], atol=1e-9, err_msg="the first draw, mixed with even shares")
@@ -153,8 +150,7 @@ def test_domains_are_tasks_and_shares_are_drawn_for_each() -> None:
     assert [sorted(records(task)) for task in stream.tasks] == [
         [(n, n % 2) for n in range(240, 360)], [(n, n % 2) for n in range(120)]
     ]  # fmt: skip
-    assert stream.recurrence == "every"
-    assert [len(task.test) for task in stream.tasks] == [2, 2]
+    assert (stream.recurrence, [len(task.test) for task in stream.tasks]) == ("every", [2, 2])
 
 
 def test_with_a_domain_each_a_client_is_in_one_task() -> None:
@@ -193,15 +189,3 @@ def test_one_client_is_a_stream_as_any_other_and_an_absent_client_has_no_rows_in
     assert set(owners(alone).values()) == {0}
     uneven = opened(Federated(clients=10, alpha=0.05), table([0, 1, 2, 3] * 500, [0, 1, 2, 3], 4))
     assert any(len(set(task.train.users.tolist())) < 10 for task in uneven.tasks)  # type: ignore[union-attr]
-
-
-def test_the_number_of_tasks_is_known_from_public_facts() -> None:
-    assert number_of_tasks(Federated(), 4, ()) == 4
-    assert number_of_tasks(Federated(protocol="domain-incremental"), 2, ("a", "b", "c")) == 3
-    assert number_of_tasks(Federated(protocol="domain-incremental", tasks=2), 2, ("a", "b", "c")) == 2
-
-
-def test_labels_are_called_what_the_tasks_ask() -> None:
-    asked = Federated(protocol="one-vs-rest", order=("b", "a"), tasks=1)
-    assert asked.label_names(("a", "b")) == ("not b", "b")
-    assert Federated().label_names(("a", "b")) == ("a", "b")

@@ -15,10 +15,12 @@ from dpcl_core.events import Event, Progress, TaskLearned
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods import references
 from dpcl_core.methods.common.method import Learner, PublicContext, of_spec
+from dpcl_core.methods.features import cosine, peft_ensemble
 from dpcl_core.scenarios.stream import Task
 from dpcl_core.spec import RunSpec
 from dpcl_core.tuning import search
 from dpcl_core.tuning.settings import TuneSpec
+from tests.support.watching import watched
 
 MISSING = catalog.available(catalog.card("lite0"))
 is_here = pytest.mark.skipif(MISSING is not None, reason="lite0 is not here: dpcl fetch lite0")
@@ -35,16 +37,8 @@ def spec(method: str = "cosine", **data: object) -> RunSpec:
 def learners(monkeypatch: pytest.MonkeyPatch) -> list[Learner]:
     """The learners that runs make, in order."""
     made: list[Learner] = []
-    maker = methods.maker
-
-    def recording(name: str) -> object:
-        def make(*given: object) -> Learner:
-            made.append(maker(name)(*given))  # type: ignore[arg-type]
-            return made[-1]
-
-        return make
-
-    monkeypatch.setattr(engine.methods, "maker", recording)
+    for module in (cosine, peft_ensemble):
+        watched(monkeypatch, module, "make_learner", lambda found, given: made.append(found))
     return made
 
 

@@ -9,10 +9,8 @@ from numpy.typing import NDArray
 
 from dpcl_core.backbones import adaptable, bundled, catalog, extractor
 from dpcl_core.backbones.adaptable import Network
-from dpcl_core.backbones.extractor import result_of
 from dpcl_core.data.dataset import Images
 from dpcl_core.methods.features import adapters
-from dpcl_core.methods.features.adapters import Adapted, Kind, targets
 from dpcl_core.methods.features.side_by_side import Gradients
 from tests.backbones.test_lite0 import pictures
 
@@ -28,12 +26,11 @@ def network() -> Network:
 
 @pytest.fixture
 def maps(network: Network) -> NDArray[np.generic]:
-    return result_of(network.features.stored(Images(pictures(6), (48, 48, 3))))
+    return extractor.result_of(network.features.stored(Images(pictures(6), (48, 48, 3))))
 
 
 def test_kept_maps_lead_to_the_frozen_features(network: Network, maps: NDArray[np.generic]) -> None:
-    assert maps.shape == (6, 3, 3, 192)
-    assert maps.dtype == np.float16
+    assert (maps.shape, maps.dtype) == ((6, 3, 3, 192), np.float16)
     frozen = np.concatenate(list(extractor.load("lite0", resolution=SIDE).batches(Images(pictures(6), (48, 48, 3)))))
     with torch.inference_mode():
         found = network.features(torch.from_numpy(maps)).numpy()
@@ -42,19 +39,17 @@ def test_kept_maps_lead_to_the_frozen_features(network: Network, maps: NDArray[n
 
 
 def test_film_changes_every_norm_and_lora_every_mixing_of_channels(network: Network) -> None:
-    film = dict(Adapted(network, "film", 0, 5).trainable())
+    film = dict(adapters.Adapted(network, "film", 0, 5).trainable())
     in_norms = 2 * (1152 + 1152 + 320 + 1280)
     assert sum(tensor.numel() for name, tensor in film.items() if not name.startswith("head.")) == in_norms
-    assert len(targets(network.features)) == 3, "into the stage, out of it, and the last layer of features"
-    lora = dict(Adapted(network, "lora", 4, 5).trainable())
+    assert len(adapters.targets(network.features)) == 3, "into the stage, out of it, and the last layer of features"
+    lora = dict(adapters.Adapted(network, "lora", 4, 5).trainable())
     narrow = 4 * ((192 + 1152) + (1152 + 320) + (320 + 1280))
     assert sum(tensor.numel() for name, tensor in lora.items() if not name.startswith("head.")) == narrow
 
 
 @pytest.mark.parametrize("kind", ["film", "lora"])
-def test_gradients_of_single_examples_are_those_of_plain_autograd(
-    network: Network, maps: NDArray[np.generic], kind: Kind
-) -> None:
+def test_gradients_of_examples_are_autograd_s(network: Network, maps: NDArray[np.generic], kind: adapters.Kind) -> None:
     labels = np.array([0, 1, 2, 0, 1, 2])
     module = adapters.fresh(network, kind, 2, range(3), 3, 0, bundled.load("lite0", "cifar100").first(50)).module()
     draw = torch.Generator().manual_seed(3)

@@ -100,19 +100,19 @@ def test_a_training_that_diverges_ends_all_of_them(seconds: float) -> None:
         trained(seconds, jobs)
 
 
+def begin_and_die() -> None:
+    """Names the processes of a round that has begun, and ends without a word."""
+    pool = ProcessPool(2, ALWAYS)
+    steps = pool.begin({seed: job(seed, n_steps=1_000_000) for seed in range(2)})
+    next(steps)
+    print(*(pool._executor._processes or ()), flush=True)
+    os._exit(1)
+
+
 def test_processes_end_with_the_one_that_started_them() -> None:
     """Killed without a word, as a run is that does not heed a stop."""
-    script = (
-        "import os\n"
-        "from tests.methods.features.test_process_pool import job\n"
-        "from dpcl_core.methods.features.process_pool import ProcessPool\n"
-        "pool = ProcessPool(2, 1e9)\n"
-        "steps = pool.begin({seed: job(seed, n_steps=1_000_000) for seed in range(2)})\n"
-        "next(steps)\n"
-        "print(*pool._executor._processes, flush=True)\n"
-        "os._exit(1)\n"
-    )
-    command = [sys.executable, "-c", script]
+    code = "from tests.methods.features.test_process_pool import begin_and_die as act; act()"
+    command = [sys.executable, "-c", code]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False)
     pids = [int(pid) for pid in done.stdout.split()]
     assert len(pids) == min(2, os.cpu_count() or 1), done.stderr

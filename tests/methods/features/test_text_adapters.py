@@ -15,17 +15,14 @@ from torch.nn import functional
 
 from dpcl_core import checks, engine
 from dpcl_core.backbones import adaptable, catalog, encoders, extractor
-from dpcl_core.backbones.extractor import result_of
+from dpcl_core.backbones.weights import ensure_torchvision
 from dpcl_core.data import catalog as datasets
-from dpcl_core.data.dataset import Images
 from dpcl_core.data.texts import Texts
 from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished, References, of_kind
 from dpcl_core.methods.features import adapters, params, side_by_side
-from dpcl_core.methods.features.adapters import Kind
-from dpcl_core.methods.features.side_by_side import Gradients
 from dpcl_core.spec import RunSpec
-from tests.methods.features.test_layer_gradients import summed, sums_of_a_loop
+from tests.methods.features.test_adapters import summed, sums_of_a_loop
 
 TEXTS = (
     "A river ran past the old town.", "", "Goal!", "The market fell again, and prices with it.", "word " * 300,
@@ -36,21 +33,13 @@ LABELS = np.array([0, 1, 2, 3, 0, 1, 2, 3])
 
 def small_bert() -> adaptable.Bert:
     """Three blocks of BERT with twelve heads of two numbers, and random weights."""
-    generator = torch.Generator().manual_seed(3)
-    width, weights = 24, {}
-    shapes = {"embeddings.LayerNorm": (width,)}
-    for block in range(3):
-        name = f"encoder.layer.{block}"
-        shapes |= {f"{name}.attention.self.{part}": (width, width) for part in ("query", "key", "value")}
-        shapes |= {f"{name}.attention.output.dense": (width, width), f"{name}.attention.output.LayerNorm": (width,)}
-        shapes |= {f"{name}.intermediate.dense": (32, width), f"{name}.output.dense": (width, 32)}
-        shapes |= {f"{name}.output.LayerNorm": (width,)}
-    for name, shape in shapes.items():
-        weights[f"{name}.weight"] = torch.randn(shape, generator=generator) * 0.5 + (len(shape) == 1)
-        weights[f"{name}.bias"] = 0.1 * torch.randn(shape[:1], generator=generator)
-    for part, size in (("word", 300), ("position", 512), ("token_type", 2)):
-        weights[f"embeddings.{part}_embeddings.weight"] = torch.randn(size, width, generator=generator)
-    return adaptable.Bert(weights)
+    ensure_torchvision()
+    from transformers import BertConfig, BertModel
+
+    torch.manual_seed(3)
+    sizes = {"hidden_size": 24, "intermediate_size": 32, "num_hidden_layers": 3, "num_attention_heads": 12}
+    model = BertModel(BertConfig(vocab_size=300, initializer_range=0.5, **sizes), add_pooling_layer=False)
+    return adaptable.Bert({name: weight + 0.1 * torch.randn(weight.shape) for name, weight in model.state_dict().items()})
 
 
 class Letters:
@@ -80,10 +69,10 @@ def _tiny() -> adaptable.Network:
 
 
 def kept(network: adaptable.Network, texts: tuple[str, ...] = TEXTS) -> np.ndarray:
-    return np.asarray(result_of(network.features.stored(Texts(list(texts)))))
+    return np.asarray(extractor.result_of(network.features.stored(Texts(list(texts)))))
 
 
-def moved(network: adaptable.Network, kind: Kind) -> adapters.Adapted:
+def moved(network: adaptable.Network, kind: adapters.Kind) -> adapters.Adapted:
     """A model somewhere in training, in double precision."""
     made = adapters.fresh(network, kind, 2, range(4), 4, 0)
     generator = torch.Generator().manual_seed(7)
@@ -92,14 +81,14 @@ def moved(network: adaptable.Network, kind: Kind) -> adapters.Adapted:
     return deepcopy(made.module()).double()  # a copy: the frozen tensors are shared by all models
 
 
-def sums_differ(network: adaptable.Network, kind: Kind) -> bool:
+def sums_differ(network: adaptable.Network, kind: adapters.Kind) -> bool:
     states, module = kept(network), moved(network, kind)
     clip, expected = sums_of_a_loop(module, states, LABELS)
     return not torch.allclose(summed(module, clip, states, LABELS, 5), expected, rtol=0, atol=1e-10)
 
 
 @pytest.mark.parametrize("kind", ["lora", "film", "all"])
-def test_clipped_sums_equal_a_loop_with_a_batch_size_of_one(network: adaptable.Network, kind: Kind) -> None:
+def test_clipped_sums_equal_a_loop_with_a_batch_size_of_one(network: adaptable.Network, kind: adapters.Kind) -> None:
     assert not sums_differ(network, kind)
 
 
@@ -135,7 +124,7 @@ def test_padding_and_what_comes_after_the_last_piece_change_nothing(network: ada
 def test_an_empty_text_has_a_gradient_and_a_finite_one(network: adaptable.Network) -> None:
     module, states = moved(network, "lora"), kept(network, ("",))
     assert module(torch.from_numpy(states)).isfinite().all()
-    sums = Gradients(module, 1.0, 4, "cpu").of(states, LABELS[:1])
+    sums = side_by_side.Gradients(module, 1.0, 4, "cpu").of(states, LABELS[:1])
     assert all(part.isfinite().all() for part in sums)
 
 
@@ -161,7 +150,7 @@ def test_states_above_the_cut_are_the_language_model_s_own() -> None:
 def test_minilm_starts_as_its_frozen_features() -> None:
     network, texts = adaptable.load("minilm"), Texts([TEXTS[0], TEXTS[3]])
     with torch.no_grad():
-        found = network.features(torch.from_numpy(np.asarray(result_of(network.features.stored(texts)))))
+        found = network.features(torch.from_numpy(np.asarray(extractor.result_of(network.features.stored(texts)))))
     torch.testing.assert_close(found, torch.from_numpy(extractor.features("minilm", texts)), rtol=0, atol=2e-3)
 
 
@@ -172,16 +161,13 @@ def asked(**changes: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({"data": {"dataset": "ag_news", "backbone": "hashed-text"}}, r"params\.adapter = lora: must be head with data"),
-        ({"data": {"dataset": "digits", "backbone": "lm-tiny"}}, r"data\.backbone = lm-tiny: is a language model, which"),
-        ({"data": {"dataset": "ag_news", "backbone": "vit-cifar100"}}, r"data\.backbone = vit-cifar100: must be an encoder"),
-        ({"params": {"adapter": "head"}}, r"data\.backbone = lm-tiny: must be an encoder of texts"),
-        ({"scenario": {"kind": "permuted", "tasks": 2}, "labels": "prior-const"}, r"params\.adapter = lora: must be head"),
-    ],
-)
+@pytest.mark.parametrize(("changes", "said"), [
+    ({"data": {"dataset": "ag_news", "backbone": "hashed-text"}}, r"params\.adapter = lora: must be head with data"),
+    ({"data": {"dataset": "digits", "backbone": "lm-tiny"}}, r"data\.backbone = lm-tiny: is a language model, which"),
+    ({"data": {"dataset": "ag_news", "backbone": "vit-cifar100"}}, r"data\.backbone = vit-cifar100: must be an encoder"),
+    ({"params": {"adapter": "head"}}, r"data\.backbone = lm-tiny: must be an encoder of texts"),
+    ({"scenario": {"kind": "permuted", "tasks": 2}, "labels": "prior-const"}, r"params\.adapter = lora: must be head"),
+])  # fmt: skip
 def test_what_does_not_go_together_is_said_in_one_sentence(changes: dict[str, Any], said: str) -> None:
     with pytest.raises(BadInput, match=f"^{said}"):
         checked(checks.parse(asked(**changes)))
@@ -191,11 +177,6 @@ def checked(spec: RunSpec) -> None:
     """By the cards, and by what the method refuses of them; no data are needed."""
     checks.check_cards(spec, datasets.card(spec.data.dataset))
     params.check(spec, None)  # type: ignore[arg-type]
-
-
-def test_pictures_are_no_texts() -> None:
-    with pytest.raises(BadInput, match="reads texts"):
-        result_of(_tiny().features.stored(Images(np.zeros((1, 8, 8, 1), np.uint8), (8, 8, 1))))
 
 
 def test_a_run_releases_adapters_within_its_budget(home: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:

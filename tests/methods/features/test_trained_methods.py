@@ -1,18 +1,18 @@
-"""Ensemble, naive and non-CL baseline: whose data each model sees, what the ledger says, and what can be refused."""
+"""Ensemble, naive and non-CL baseline: whose data each model sees, what the ledger says, what is refused; and adapters."""
 
 from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
 
 from dpcl_core import checks, engine
+from dpcl_core.backbones import adaptable
 from dpcl_core.events import CellFinished, TaskLearned
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.dpsgd import Schedule
@@ -26,6 +26,7 @@ from dpcl_core.scenarios.stream import Examples, Task
 from dpcl_core.spec import Cell, RunSpec
 from tests.methods.training import public_context
 from tests.support.tiers import quick
+from tests.support.watching import watched
 
 N_CLASSES, SIZE, PER_TASK = 4, 5, 30
 pytestmark = pytest.mark.usefixtures("home")
@@ -69,14 +70,8 @@ Trainings = list[tuple[Schedule, Batches]]
 @pytest.fixture
 def trainings(monkeypatch: pytest.MonkeyPatch) -> Trainings:
     """The plan and the batches of every training that takes place from now on."""
-    found: Trainings = []
-    trained = linear_heads.train_heads
-
-    def watched(*given: Any, **named: Any) -> Generator[int, None, linear_heads.Heads]:
-        found.append((given[3], deepcopy(given[5])))  # as it was before the first draw
-        return trained(*given, **named)
-
-    monkeypatch.setattr(linear_heads, "train_heads", watched)
+    found: Trainings = []  # of batches as they were before the first draw
+    watched(monkeypatch, linear_heads, "train_heads", lambda steps, given: found.append((given[3], deepcopy(given[5]))))
     return found
 
 
@@ -145,25 +140,15 @@ def test_work_ahead_changes_nothing_that_is_seen(labels: str, early: int, monkey
     run = spec("peft-ensemble", labels=labels, seeds=[0, 1, 2], scenario={"tasks": 3, "kind": "i-blurry"})
     run = replace(run, privacy=replace(run.privacy, epsilons=(4.0,)))
     begun: list[int] = []
-    begin, account = process_pool.ProcessPool.begin, Trainer._account
-
-    def counted(
-        self: process_pool.ProcessPool, jobs: Mapping[int, process_pool.Job], *, is_last: bool = True
-    ) -> process_pool.Running:
-        begun.extend([len(jobs)] * self.uses_processes)
-        return begin(self, jobs, is_last=is_last)
-
     first: list[int] = []
-
-    def accounted(self: Trainer, seed: int, work: Work, ledgers: Mapping[Cell, Ledger]) -> object:
-        first.append(len(begun))
-        return account(self, seed, work, ledgers)
-
-    monkeypatch.setattr(process_pool.ProcessPool, "begin", counted)
+    watched(
+        monkeypatch, process_pool.ProcessPool, "begin",
+        lambda found, given: begun.extend([len(given[1])] * given[0].uses_processes),
+    )  # fmt: skip
     here = ahead(run, tasks(3))
     assert not begun
     monkeypatch.setattr(process_pool, "_WORTH_SECONDS", 0.0)
-    monkeypatch.setattr(Trainer, "_account", accounted)
+    watched(monkeypatch, Trainer, "_account", lambda found, given: first.append(len(begun)))
     elsewhere = ahead(run, tasks(3))
     assert begun == [3, 3, 3]
     assert first[0] == early, "rounds begun before the first is accounted for"
@@ -184,15 +169,6 @@ def test_ensemble_members_know_the_labels_of_their_list(labels: str) -> None:
     learner, _ = learned(spec("peft-ensemble", labels=labels), tasks()[:1])
     known = np.isfinite(learner.scores(0, tasks()[1])["argmax"]).all(axis=(0, 1))
     assert known.tolist() == ([True] * 4 if labels == "prior-const" else [True, True, False, False])
-
-
-def test_every_task_of_the_ensemble_is_one_training_in_the_ledger() -> None:
-    _, ledgers = learned(spec("peft-ensemble"), tasks())
-    book = ledgers[Cell(1.0, 0)]
-    assert [entry.people_of for entry in book.entries] == [(0,), (1,)]
-    assert book.epsilon() == pytest.approx(1.0, abs=2e-3)
-    assert book.epsilon() <= 1.0 + 1e-4
-    assert ledgers[Cell(math.inf, 0)].epsilon() == math.inf
 
 
 def test_without_sampling_the_ledger_of_the_ensemble_is_the_closed_form() -> None:
@@ -272,17 +248,6 @@ def test_all_rules_are_in_the_events_and_the_member_of_a_task_answers_alone_wher
             alone[event.cell] = member
 
 
-def test_the_statement_of_a_baseline_that_rereads_says_who_pays_most() -> None:
-    params, privacy = {"epochs": 2, "sample_rate": 1.0}, {"epsilons": [1.0], "noise": "seeded"}
-    run = spec("non-cl", params=params, privacy=privacy, scenario={"tasks": 5})
-    given = next(event.guarantee for event in engine.run(run) if isinstance(event, CellFinished))
-    assert given.epsilon == pytest.approx(2.442, abs=2e-3)
-    assert given.parts["people of task 1"] == given.epsilon
-    assert given.parts["people of task 5"] == pytest.approx(1.0, abs=2e-3)
-    assert given.parts["task 5"] == pytest.approx(1.0, abs=2e-3)
-    assert "again" in given.composition
-
-
 def test_budgets_share_batches_where_the_ledger_says_so_and_nowhere_else() -> None:
     """Seeded, so that batches can be compared: heads of a seed have one sequence, adapters one for every budget."""
     run = spec("peft-ensemble")
@@ -294,3 +259,40 @@ def test_budgets_share_batches_where_the_ledger_says_so_and_nowhere_else() -> No
 
     assert drawn(first) == drawn(first)
     assert len({tuple(d) for d in (drawn(first), drawn(second), drawn(first, 1.0), drawn(first, math.inf))}) == 4
+
+
+# FiLM and LoRA in whole runs of the engine: pictures instead of features, one network for all models.
+
+
+METHODS = [("peft-ensemble", "film"), ("naive", "lora"), ("non-cl", "film")]
+
+
+def adapted_spec(method: str, adapter: str, **changes: object) -> RunSpec:
+    raw = {
+        "method": method, "params": {"adapter": adapter, "epochs": 2, "sample_rate": 0.5}, "seeds": [3],
+        "data": {"dataset": "digits", "train_per_class": 6, "test_per_class": 4, "backbone": "vit-cifar100"},
+        "privacy": {"epsilons": [8.0, math.inf], "noise": "seeded"}, "scenario": {"tasks": 2},
+    }  # fmt: skip
+    return checks.parse(raw | changes)
+
+
+@pytest.mark.parametrize(("method", "adapter"), quick(1, METHODS))
+def test_a_run_releases_a_model_after_every_task_within_its_budget(method: str, adapter: str) -> None:
+    events = list(engine.run(adapted_spec(method, adapter)))
+    learned = [event for event in events if isinstance(event, TaskLearned)]
+    assert [(event.cell.epsilon, event.task, len(event.accuracy)) for event in learned] == [
+        (8.0, 0, 1), (math.inf, 0, 1), (8.0, 1, 2), (math.inf, 1, 2),
+    ]  # fmt: skip
+    assert all(accuracy is not None for event in learned for accuracy in event.accuracy)
+    spent = [event.epsilon for event in learned if event.cell.epsilon == 8.0]
+    assert 7.5 < spent[0] <= 8.0
+    assert spent[1] <= 8.0 if method != "non-cl" else spent[1] > 8.0  # non-cl uses the first task's people again
+    assert sum(isinstance(event, CellFinished) for event in events) == 2
+
+
+def test_the_models_of_a_run_share_one_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Loaded for the pictures of each split and once for training, whatever the number of tasks, budgets and seeds."""
+    loaded: list[str] = []
+    watched(monkeypatch, adaptable, "load", lambda found, given: loaded.append(given[0]))
+    list(engine.run(adapted_spec("peft-ensemble", "film", seeds=[0, 1])))
+    assert len(loaded) == 3

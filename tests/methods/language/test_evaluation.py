@@ -99,8 +99,7 @@ def at(rank: int, repetitions: int = 16, extracted: bool = False) -> Ranked:
 @pytest.mark.parametrize("rank", [1, 2, 77, 5000, N])
 def test_exposure_is_its_definition(rank: int) -> None:
     found = at(rank)
-    assert found.rank == rank
-    assert found.exposure == pytest.approx(math.log2(N) - math.log2(rank))
+    assert (found.rank, found.exposure) == (rank, pytest.approx(math.log2(N) - math.log2(rank)))
     assert found.below == pytest.approx(math.log2(N) - math.log2(N + 1 - rank))
 
 
@@ -116,8 +115,7 @@ def test_a_code_never_seen_has_1_44_bits_from_either_end() -> None:
 def test_ties_are_no_find() -> None:
     """A model that thinks the same of all codes has learned none: the middle rank for exposure, the last for a proof."""
     flat = ranked(-3.0, np.full(N - 1, -3.0), N, 16, False)
-    assert flat.exposure == pytest.approx(1.0, abs=1e-3)
-    assert flat.below == pytest.approx(1.0, abs=1e-3)
+    assert (flat.exposure, flat.below) == (pytest.approx(1.0, abs=1e-3), pytest.approx(1.0, abs=1e-3))
     assert flat.rank == N
     pair = ranked(-1.0, np.array([-1.0, -2.0, -3.0]), 4, 1, False)
     assert (pair.rank, pair.place) == (2, 1.5)
@@ -161,8 +159,7 @@ def test_levels_are_told_apart() -> None:
     found = [at(1, 16, True), at(3, 16), at(5000, 0), at(1, 0), at(100, 4)]
     said = leaks(found, cell=CELL, task=2, privacy=REPLACE)
     assert (said.cell, said.task, said.levels, said.codes) == (CELL, 2, (0, 4, 16), (2, 1, 2))
-    assert said.first == (0.5, 0.0, 0.5)
-    assert said.extracted == (0.0, 0.0, 0.5)
+    assert (said.first, said.extracted) == ((0.5, 0.0, 0.5), (0.0, 0.0, 0.5))
     assert said.exposure[2] == pytest.approx(math.log2(N) - math.log2(3) / 2)
     assert said.below[1] == pytest.approx(math.log2(N / (N + 1 - 100)))
     assert leaks([], cell=CELL, task=0, privacy=REPLACE).levels == ()
@@ -300,8 +297,7 @@ def test_a_code_learned_by_heart_is_first_and_printed_and_another_is_not() -> No
     rankings = evaluation.ranks(network, LETTERS, [learned, control])
     said = public_text.leaks(rankings, cell=Cell(1.0, 0), task=0, privacy=REPLACE)
     assert network.training  # left as it was found
-    assert said.levels == (0, 16)
-    assert said.exposure[1] == pytest.approx(math.log2(10_000))
+    assert (said.levels, said.exposure[1]) == ((0, 16), pytest.approx(math.log2(10_000)))
     assert said.first[1] == said.extracted[1] == 1
     assert said.extracted[0] == 0
     assert said.exposure[0] < 9  # of a code never seen: a 1-in-500 chance, fixed by the seed

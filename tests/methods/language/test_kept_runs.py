@@ -71,15 +71,12 @@ def trained(method: str, epsilon: float, **params: object) -> tuple[Tensor, np.n
     return tiny.weights(learner._model.net), learner.scores(0, task(0))["rank"], learner
 
 
-@pytest.mark.parametrize(
-    ("method", "epsilon", "params"),
-    quick(2, [
-        ("lm-seqft", 8.0, {}), ("lm-seqft", 8.0, {"mechanism": "fn"}), ("lm-er", 8.0, {}), ("lm-ewc", 8.0, {}),
-        ("lm-gem", 8.0, {"memory_size": 8}), ("lm-olora", math.inf, {}), ("lm-mtl", 8.0, {}),
-        ("pecl", 8.0, {"mean_score": "public"}), ("pecl", 8.0, {"mode": "local"}), ("pecl-published", 10.0, {}),
-        ("pecl-published", 10.0, {"loss": "full", "score_model": "current"})
-    ]),
-)
+@pytest.mark.parametrize(("method", "epsilon", "params"), quick(2, [
+    ("lm-seqft", 8.0, {}), ("lm-seqft", 8.0, {"mechanism": "fn"}), ("lm-er", 8.0, {}), ("lm-ewc", 8.0, {}),
+    ("lm-gem", 8.0, {"memory_size": 8}), ("lm-olora", math.inf, {}), ("lm-mtl", 8.0, {}),
+    ("pecl", 8.0, {"mean_score": "public"}), ("pecl", 8.0, {"mode": "local"}), ("pecl-published", 10.0, {}),
+    ("pecl-published", 10.0, {"loss": "full", "score_model": "current"}),
+]))  # fmt: skip
 def test_a_run_is_the_same_whether_states_were_kept_or_not(method: str, epsilon: float, params: dict[str, object]) -> None:
     weights, scores, learner = trained(method, epsilon, **params)
     folder = paths.states_dir()
