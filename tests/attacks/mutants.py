@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from dpcl_core.methods.common import per_example_gradients
-from dpcl_core.methods.features import linear_heads
+from dpcl_core.methods.features import linear_heads, side_by_side
+from dpcl_core.methods.language.gradients import Gradients
 
 _DRAWS = ("normal", "laplace")
 _ADDITIONS = ("added", "added32", "laplace_added", "additions32")  # the noise's scale is the second argument
@@ -103,6 +104,18 @@ def unclipped_heads(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(linear_heads, "clipped_sums", clipped_sums)
 
 
-def unclipped_networks(patch: pytest.MonkeyPatch) -> None:
+def unclipped_networks(patch: pytest.MonkeyPatch, module: Any = per_example_gradients) -> None:
     """Whole networks add up gradients of any length."""
-    patch.setattr(per_example_gradients, "clip_weights", lambda norms, clip_norm: norms.new_ones(norms.shape))
+    patch.setattr(module, "clip_weights", lambda norms, clip_norm: norms.new_ones(norms.shape))
+
+
+def longer_texts(patch: pytest.MonkeyPatch, times: float = 40.0) -> None:
+    """Texts' gradients are clipped to a norm so many times as long."""
+    honest = Gradients.__init__
+    patch.setattr(Gradients, "__init__", lambda self, net, clip_norm: honest(self, net, times * clip_norm))
+
+
+def longer_adapters(patch: pytest.MonkeyPatch) -> None:
+    """Gradients of adapters of pictures are as long as they are."""
+    honest = side_by_side.clip_weights
+    patch.setattr(side_by_side, "clip_weights", lambda norms, clip_norms: honest(norms, 1e9))

@@ -8,9 +8,10 @@ Coins are noted, and put everybody into every batch.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import dp_accounting as dp
@@ -86,6 +87,9 @@ class Mute:
     def additions32(self, size: int, std: float, count: int) -> Any:
         return lambda clean: self.added32(clean, std)
 
+    def rows(self, stds: Sequence[float], clean: Any) -> Any:
+        return np.stack([self.added32(row, std) for row, std in zip(clean, stds, strict=True)])
+
     def laplace_added(self, clean: Any, scale: float) -> Any:
         self._heard.parts.append(np.array(clean, np.float64).ravel())
         return np.zeros_like(clean)
@@ -96,20 +100,12 @@ class Mute:
 
 @contextmanager
 def listening(
-    patch: pytest.MonkeyPatch,
-    draws: int,
-    *,
-    is_anybody_drawn: bool = True,
-    times: Callable[[str], float] = lambda purpose: 1.0,
+    patch: pytest.MonkeyPatch, draws: int, *, is_anybody_drawn: bool = True, times: Any = lambda purpose: 1.0
 ) -> Iterator[Heard]:
     """Notes the releases of a play. `times`: a fault, coins that fall that many times as often as they should."""
     heard = Heard(draws)
-    made, released, chances, answers = (
-        noise.Batches.__init__,
-        labels.release_labels,
-        labels.chances,
-        text_mechanisms._answers,
-    )
+    made, released, chances = noise.Batches.__init__, labels.release_labels, labels.chances
+    answers, client_draws = text_mechanisms._answers, client_training.client_draws
 
     def make(self: Any, rate: float, seed: int | None, purpose: str = "training", n_batches: int | None = None) -> None:
         made(self, rate, seed, purpose, n_batches)
@@ -136,21 +132,12 @@ def listening(
     patch.setattr(labels, "release_labels", listed)
     patch.setattr(labels, "chances", decided)
     patch.setattr(text_mechanisms, "_answers", answered)
-    client_draws = client_training.client_draws
     # Clients choose their rows as from a seed, in every play the same.
     patch.setattr(client_training, "client_draws", lambda chosen, seed, purpose: client_draws(chosen, 0, purpose))
     for name in ("added", "added32", "additions32", "laplace_added", "words"):
-        patch.setattr(noise.ReleaseNoise, name, _of(Mute(heard), name))
-    patch.setattr(noise.ReleaseNoise, "rows32", lambda self, size, stds, count: _rows(Mute(heard), stds))
+        patch.setattr(noise.ReleaseNoise, name, lambda self, *args, name=name: getattr(Mute(heard), name)(*args))
+    patch.setattr(noise.ReleaseNoise, "rows32", lambda self, size, stds, count: partial(Mute(heard).rows, stds))
     yield heard
-
-
-def _of(mute: Mute, name: str) -> Any:
-    return lambda self, *args: getattr(mute, name)(*args)
-
-
-def _rows(mute: Mute, stds: Sequence[float]) -> Any:
-    return lambda clean: np.stack([mute.added32(row, std) for row, std in zip(clean, stds, strict=True)])
 
 
 Use = tuple[str, tuple[float, ...], float]  # a release that reads someone: kind, size, and the chance that it does

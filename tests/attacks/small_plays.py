@@ -56,15 +56,11 @@ def spec(method: str, *, labels: str = "prior", adjacency: str = "add-remove", *
     if _is_of_texts(method):
         asked = pecl_small.spec(method, adjacency=adjacency, **params)
         return replace(asked, privacy=replace(asked.privacy, noise="release"))
-    raw: dict[str, Any] = {
-        "method": method,
-        "params": params,
-        "labels": labels if labels in card.labels else card.labels[0],
-        "privacy": {"epsilons": [4.0], "adjacency": "replace" if method == "independent-laplace" else "add-remove"},
-        "seeds": [0],
-        "scenario": {"kind": "split", "tasks": N_TASKS},
-    }
-    return checks.parse(raw)
+    adjacency = "replace" if method == "independent-laplace" else "add-remove"
+    return checks.parse({
+        "method": method, "params": params, "labels": labels if labels in card.labels else card.labels[0], "seeds": [0],
+        "privacy": {"epsilons": [4.0], "adjacency": adjacency}, "scenario": {"kind": "split", "tasks": N_TASKS},
+    })  # fmt: skip
 
 
 def played(asked: RunSpec, *, neighbour: int | None = None, is_huge: bool = False) -> tuple[Learner, Ledger]:

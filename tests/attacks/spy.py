@@ -59,7 +59,7 @@ def watching() -> Iterator[Drawn]:
         _note(patch, noise.SeededNoise, "__init__", lambda cell, purpose: seen.seeded.append(purpose))
 
         for module in (client_training, fedcil_dp):
-            _note_divisor(patch, module, seen)
+            _note(patch, module, "moved", lambda sums, expected: seen.expected.append(expected))
 
         def coins(rate: float, seed: int | None, purpose: str = "training", n_batches: int | None = None) -> None:
             if seed is not None:
@@ -69,7 +69,7 @@ def watching() -> Iterator[Drawn]:
         yield seen
 
 
-def _note(patch: pytest.MonkeyPatch, owner: type, name: str, note: Any) -> None:
+def _note(patch: pytest.MonkeyPatch, owner: Any, name: str, note: Any) -> None:
     honest = getattr(owner, name)
 
     def noting(self: Any, *args: Any, **named: Any) -> Any:
@@ -77,17 +77,6 @@ def _note(patch: pytest.MonkeyPatch, owner: type, name: str, note: Any) -> None:
         return honest(self, *args, **named)
 
     patch.setattr(owner, name, noting)
-
-
-def _note_divisor(patch: pytest.MonkeyPatch, module: Any, seen: Drawn) -> None:
-    """Of rounds: the number of clients that sums are divided by."""
-    honest = module.moved
-
-    def moved(start: Any, sums: Any, expected: float) -> Any:
-        seen.expected.append(expected)
-        return honest(start, sums, expected)
-
-    patch.setattr(module, "moved", moved)
 
 
 def _note_additions(patch: pytest.MonkeyPatch, name: str, note: Any) -> None:

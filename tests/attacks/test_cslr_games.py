@@ -50,23 +50,25 @@ def test_a_round_of_the_game_is_one_gaussian_of_half_the_multiplier() -> None:
     assert abs(guesses.hits / n - stats.norm.sf(cut - mu)) < 5 * math.sqrt(2 * 0.25 / n) + 1e-3
 
 
+def moved(rule: cslr_games.Rule, n_groups: int) -> tuple[float, bool]:
+    """How far one client's leaving moves the clean sums, and whether other clients' entries change their groups."""
+    lists, person = cslr_games._neighbours(rule, n_groups)
+    sides = lists, lists.take(np.delete(np.arange(len(lists)), person))
+    whole, rest = (cslr_games._clean(side, rule, n_groups) for side in sides)
+    ids, fewer = (cslr_games._groups(side, rule, n_groups) for side in sides)
+    return float(np.linalg.norm(whole - rest)), bool((np.delete(ids, person, axis=0) != fewer).any())
+
+
 @pytest.mark.parametrize("rule", ["hungarian", "nearest"])
 def test_one_client_moves_clustered_sums_by_more_than_is_granted(rule: cslr_games.Rule) -> None:
-    lists, person = cslr_games._neighbours(rule, 4)
-    others = lists.take(np.delete(np.arange(len(lists)), person))
-    moved = float(np.linalg.norm(cslr_games._clean(lists, rule, 4) - cslr_games._clean(others, rule, 4)))
-    assert moved > 2 * 2.0, "twice what four statistics of length 1 each allow"
-    ids, fewer = cslr_games._groups(lists, rule, 4), cslr_games._groups(others, rule, 4)
-    assert (np.delete(ids, person, axis=0) != fewer).any(), "other clients' entries changed groups"
+    length, is_regrouped = moved(rule, 4)
+    assert length > 2 * 2.0, "twice what four statistics of length 1 each allow"
+    assert is_regrouped
 
 
 def test_fixed_groups_keep_the_printed_sensitivity_and_the_attack_finds_nothing() -> None:
-    setting = replace(PRINTED, claimed=1.0, n_groups=1)
-    lists, person = cslr_games._neighbours("hungarian", 1)
-    others = lists.take(np.delete(np.arange(len(lists)), person))
-    moved = float(np.linalg.norm(cslr_games._clean(lists, "hungarian", 1) - cslr_games._clean(others, "hungarian", 1)))
-    assert moved <= 2.0 + 1e-9
-    assert cslr_games.audited(setting, "pooled", 100).lower_bound < 1.0
+    assert moved("hungarian", 1)[0] <= 2.0 + 1e-9
+    assert cslr_games.audited(replace(PRINTED, claimed=1.0, n_groups=1), "pooled", 100).lower_bound < 1.0
 
 
 def test_clustering_breaks_a_claim_that_its_noise_would_keep() -> None:

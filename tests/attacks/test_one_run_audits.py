@@ -18,7 +18,6 @@ from dpcl_core.attacks import feature_games, federated_games, language_games, li
 from dpcl_core.errors import BadInput
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.features import side_by_side
-from dpcl_core.methods.language import gradients as text_gradients
 from dpcl_core.privacy import audit_bounds, gaussian
 from dpcl_core.runs.store import Store
 from dpcl_core.scenarios.catalog import Permuted
@@ -74,8 +73,7 @@ def test_the_chance_of_a_right_guess_is_that_of_simulated_scores() -> None:
 def test_one_training_proves_something_of_the_learner_itself(method: str) -> None:
     """With ideal guesses 85 of 100 are right, and less than 0.8 is proved less than once in ten million audits."""
     found = audited(spec(method))
-    assert found.through == "run"
-    assert found.accounted == pytest.approx(4.0, rel=1e-3)
+    assert (found.through, found.accounted) == ("run", pytest.approx(4.0, rel=1e-3))
     assert 0.8 < found.lower_bound <= found.accounted
     assert found.detects is not None
 
@@ -361,13 +359,10 @@ def test_missing_clipping_of_texts_is_called_an_error(chosen: RunSpec, fixed: No
     """The attacker goes by clipped gradients."""
     game = language_games.planted_texts_game(chosen, 1.0, 200)
     monkeypatch.setattr(language_games, "planted_texts_game", lambda *args: game)
-    honest = text_gradients.Gradients.__init__
-    longer = lambda self, net, clip_norm: honest(self, net, 1e3 * clip_norm)  # noqa: E731
-    monkeypatch.setattr(text_gradients.Gradients, "__init__", longer)
+    mutants.longer_texts(monkeypatch, 1e3)
     assert audited(chosen).exceeds
 
 
 def test_missing_clipping_of_pictures_is_called_an_error(fixed: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    honest = side_by_side.clip_weights
-    monkeypatch.setattr(side_by_side, "clip_weights", lambda norms, clip_norms: honest(norms, 1e9))
+    mutants.longer_adapters(monkeypatch)
     assert audited(of_pictures("peft-ensemble", "film", 1.0, clip_norm=0.05)).exceeds

@@ -177,7 +177,7 @@ ELSEWHERE = {  # what the spy cannot see: the scale of noisy copies
 }
 _GROUP = "tests/privacy/test_group.py"
 _COINS, _RESTS = "tests/scenarios/test_coins.py", "tests/scenarios/test_one_vs_rest.py"
-_AUDITS, _DOORS = "tests/attacks/test_any_data_audits.py", "tests/test_neighbours.py"
+_AUDITS, _DOORS = "tests/attacks/test_learner_audits.py", "tests/test_neighbours.py"
 _OWN, _TEXTS = "tests/backbones/test_own_networks.py", "tests/methods/features/test_text_adapters.py"
 # Of methods on data, streams and networks that were opened to them later.
 OPENED = {

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -13,9 +12,13 @@ import pytest
 
 from dpcl_core.methods import catalog
 from dpcl_core.methods.common import per_example_gradients as of_networks
+from dpcl_core.methods.features import linear_heads
 from dpcl_core.methods.features.trainer import Trainer
 from dpcl_core.methods.federated import client_training, fedcil_dp
 from dpcl_core.methods.language import gradients as of_texts
+from dpcl_core.methods.language import training
+from dpcl_core.methods.language.baseline import Baseline
+from dpcl_core.methods.lifelong import dp_agem
 from dpcl_core.privacy import mechanisms, noise, text_mechanisms
 from tests.attacks import mutants, small_plays, spy
 from tests.attacks.units import PROVED, UNITS
@@ -54,14 +57,8 @@ def trouble(method: str, fault: Fault | None) -> str:
     return "" if 0 < moved <= (1 + 1e-6) / z else f"one person moves a release by {moved * z:g} times what is accounted"
 
 
-def set_in(patch: pytest.MonkeyPatch, module: str, name: str, value: Callable[[Any], Any]) -> None:
-    """Puts `value(honest)` in the place of a module's function."""
-    loaded = import_module(module)
-    patch.setattr(loaded, name, value(getattr(loaded, name)))
-
-
 def unclipped_rows(patch: pytest.MonkeyPatch) -> None:
-    set_in(patch, "dpcl_core.privacy.mechanisms", "unit_rows", lambda honest: lambda rows: np.asarray(rows, np.float64))
+    patch.setattr(mechanisms, "unit_rows", lambda rows: np.asarray(rows, np.float64))
 
 
 def rows_clipped_together(patch: pytest.MonkeyPatch) -> None:
@@ -71,31 +68,26 @@ def rows_clipped_together(patch: pytest.MonkeyPatch) -> None:
         total = float(np.linalg.norm(np.asarray(rows, np.float64).sum(axis=0)))
         return np.asarray(rows, np.float64) / max(1.0, total)
 
-    set_in(patch, "dpcl_core.privacy.mechanisms", "unit_rows", lambda honest: together)
+    patch.setattr(mechanisms, "unit_rows", together)
 
 
 def heads_clipped_together(patch: pytest.MonkeyPatch) -> None:
-    def made(honest: Any) -> Any:
-        def sums(data: Any, batch: Any, weights: Any, clips: Any, *rest: Any) -> Any:
-            _, plain = honest(data, batch, weights, clips[:0])
-            own, others = plain[: len(clips)], plain[len(clips) :]
-            with np.errstate(invalid="ignore"):  # sums of so long gradients can be infinite
-                longest = np.maximum(clips, np.linalg.norm(own, axis=(1, 2)) / max(1, len(batch)))
-                return np.nan_to_num(own / longest[:, None, None]), others
+    honest = linear_heads.clipped_sums
 
-        return sums
+    def sums(data: Any, batch: Any, weights: Any, clips: Any, *rest: Any) -> Any:
+        _, plain = honest(data, batch, weights, clips[:0])
+        own, others = plain[: len(clips)], plain[len(clips) :]
+        with np.errstate(invalid="ignore"):  # sums of so long gradients can be infinite
+            longest = np.maximum(clips, np.linalg.norm(own, axis=(1, 2)) / max(1, len(batch)))
+            return np.nan_to_num(own / longest[:, None, None]), others
 
     mutants.keep_rows(patch)
-    set_in(patch, "dpcl_core.methods.features.linear_heads", "clipped_sums", made)
-
-
-def _unclipped(patch: pytest.MonkeyPatch, module: Any) -> None:
-    patch.setattr(module, "clip_weights", lambda norms, clip_norm: norms.new_ones(norms.shape))
+    patch.setattr(linear_heads, "clipped_sums", sums)
 
 
 def _clipped_together(patch: pytest.MonkeyPatch, module: Any) -> None:
     """A batch's mean is shortened, not each of its gradients."""
-    _unclipped(patch, module)
+    mutants.unclipped_networks(patch, module)
     honest = module.Gradients.of
 
     def of(self: Any, batch: Any, *args: Any, **named: Any) -> Any:
@@ -107,22 +99,17 @@ def _clipped_together(patch: pytest.MonkeyPatch, module: Any) -> None:
 
 
 def unclipped_coefficients(patch: pytest.MonkeyPatch) -> None:
-    set_in(
-        patch, "dpcl_core.privacy.mechanisms", "coarse_unit_rows", lambda honest: lambda rows, step: np.rint(rows)
-    )
+    patch.setattr(mechanisms, "coarse_unit_rows", lambda rows, step: np.rint(rows))
 
 
 def coefficients_clipped_together(patch: pytest.MonkeyPatch) -> None:
     """Rows of no more than length one on average."""
 
-    def made(honest: Any) -> Any:
-        def together(rows: Any, step: float) -> Any:
-            found = np.asarray(rows, np.float64)
-            return found * math.sqrt(len(found)) / max(1.0, float(np.linalg.norm(found)))
+    def together(rows: Any, step: float) -> Any:
+        found = np.asarray(rows, np.float64)
+        return found * math.sqrt(len(found)) / max(1.0, float(np.linalg.norm(found)))
 
-        return together
-
-    set_in(patch, "dpcl_core.privacy.mechanisms", "coarse_unit_rows", made)
+    patch.setattr(mechanisms, "coarse_unit_rows", together)
 
 
 def unclipped_records(patch: pytest.MonkeyPatch) -> None:
@@ -154,34 +141,31 @@ def realised_plan(patch: pytest.MonkeyPatch) -> None:
 
 
 def realised_of_networks(patch: pytest.MonkeyPatch) -> None:
-    module = import_module("dpcl_core.methods.lifelong.dp_agem")
-    honest = module.Model._source
+    honest = dp_agem.Model._source
 
     def source(self: Any, examples: Any, *args: Any) -> Any:
         found = honest(self, examples, *args)
         return replace(found, plan=replace(found.plan, expected_batch=found.plan.sample_rate * len(examples)))
 
-    patch.setattr(module.Model, "_source", source)
+    patch.setattr(dp_agem.Model, "_source", source)
 
 
 def realised_of_baselines(patch: pytest.MonkeyPatch) -> None:
-    module = import_module("dpcl_core.methods.language.baseline")
-    honest = module.Baseline.gradient_fn
+    honest = Baseline.gradient_fn
 
     def gradient_fn(self: Any, inputs: Any, expected: float, *args: Any) -> Any:
         return honest(self, inputs, 0.5 * len(inputs), *args)
 
-    patch.setattr(module.Baseline, "gradient_fn", gradient_fn)
+    patch.setattr(Baseline, "gradient_fn", gradient_fn)
 
 
 def realised_of_pecl(patch: pytest.MonkeyPatch) -> None:
-    def made(honest: Any) -> Any:
-        def steps(net: Any, texts: Any, plan: Any, *args: Any, **named: Any) -> Any:
-            return honest(net, texts, replace(plan, expected_batch=plan.sample_rate * len(texts)), *args, **named)
+    honest = training.private_steps
 
-        return steps
+    def steps(net: Any, texts: Any, plan: Any, *args: Any, **named: Any) -> Any:
+        return honest(net, texts, replace(plan, expected_batch=plan.sample_rate * len(texts)), *args, **named)
 
-    set_in(patch, "dpcl_core.methods.language.training", "private_steps", made)
+    patch.setattr(training, "private_steps", steps)
 
 
 def realised_of_rounds(patch: pytest.MonkeyPatch) -> None:
@@ -201,7 +185,7 @@ def realised_of_rounds(patch: pytest.MonkeyPatch) -> None:
 
 
 def _both(module: Any) -> tuple[Fault, Fault]:
-    return lambda patch: _unclipped(patch, module), lambda patch: _clipped_together(patch, module)
+    return lambda patch: mutants.unclipped_networks(patch, module), lambda patch: _clipped_together(patch, module)
 
 
 HEADS, CLIENTS = (mutants.unclipped_heads, heads_clipped_together), (unclipped_clients, clients_clipped_together)

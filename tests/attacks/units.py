@@ -19,25 +19,17 @@ _IMAGES = small_plays.NOMINAL / 2
 
 # By method: what a multiplier of the ledger is multiplied by, and how many draws a charge stands for.
 UNITS: Mapping[str, tuple[tuple[float, ...], int]] = {
-    "cosine": ((1.0,), 1),
-    "peft-ensemble": ((1.0,), 1),  # sums are in units of the clipping norm
-    "naive": ((1.0,), 1),
-    "non-cl": ((1.0,), 1),
+    **dict.fromkeys(("cosine", "peft-ensemble", "naive", "non-cl", "dp-fedavg"), ((1.0,), 1)),  # in units of a clipping norm
     "dp-agem": (((1 + ROUNDING) / _IMAGES, (1 + ROUNDING) / 2), 1),  # own batch, replayed one
     "dp-coeff-memory": ((math.sqrt(3), math.sqrt(1.5)), 4),  # features, their classes, products on the diagonal and off it
     "independent-laplace": ((), 1),
-    "lm-seqft": (((1 + ROUNDING) / _OF_TEXTS,), 1),
+    **dict.fromkeys(("lm-seqft", "lm-olora", "lm-mtl"), (((1 + ROUNDING) / _OF_TEXTS,), 1)),
     "lm-er": (((1 + ROUNDING) / _OF_TEXTS, (1 + ROUNDING) / 7), 1),  # own texts, and with a kept one
-    "lm-ewc": (((1 + ROUNDING) / _OF_TEXTS, (1 + ROUNDING) / 12), 1),  # steps, and squares of all texts
-    "lm-gem": (((1 + ROUNDING) / _OF_TEXTS, (1 + ROUNDING) / 12), 1),  # steps and references
-    "lm-olora": (((1 + ROUNDING) / _OF_TEXTS,), 1),
-    "lm-mtl": (((1 + ROUNDING) / _OF_TEXTS,), 1),
+    # Steps, and squares of all texts or references.
+    **dict.fromkeys(("lm-ewc", "lm-gem"), (((1 + ROUNDING) / _OF_TEXTS, (1 + ROUNDING) / 12), 1)),
     "pecl": ((0.5 * (1 + ROUNDING) / _OF_TEXTS, 1.0), 1),  # steps, clipped to a half, and mean scores
-    "cslr-server-head": ((_SUM,), 1),
-    "cslr-central": ((_SUM, 1.0), 1),
+    **dict.fromkeys(("cslr-server-head", "label-means"), ((_SUM,), 1)),
+    **dict.fromkeys(("cslr-central", "dp-stat-share"), ((_SUM, 1.0), 1)),
     "local-list": ((_LIST,), 1),
-    "label-means": ((_SUM,), 1),
-    "dp-stat-share": ((_SUM, 1.0), 1),
-    "dp-fedavg": ((1.0,), 1),
     "fedcil-dp": ((math.sqrt(2),), 2),  # generator and classifier, each half of the budget
 }

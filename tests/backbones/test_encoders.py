@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import io
 import shutil
 import sqlite3
-from collections.abc import Sequence
+import stat
+import warnings
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
+from PIL import Image
 
-from dpcl_core import paths
-from dpcl_core.backbones import catalog, encoders, extractor
+from dpcl_core import cli, paths
+from dpcl_core.backbones import catalog, extractor
 from dpcl_core.backbones.packaged import HubFolders
 from dpcl_core.data.dataset import Images
 from dpcl_core.data.texts import Sentences, Texts
 from dpcl_core.errors import BadInput, DataMissing
+from tests.support.asserting import document_of, printed, refusal_of
 from tests.support.waiting import python
 
 TEXTS = Texts(["A frozen encoder turns a sentence into numbers.", "Wheat prices rose in March.", ""])
@@ -36,8 +42,7 @@ def features(name: str, content: Texts | Sentences) -> np.ndarray:
 
 def test_minilm_gives_the_library_s_vectors() -> None:
     found = features("minilm", TEXTS)
-    assert found.dtype == np.float32
-    assert found.shape == (3, 384)
+    assert (found.dtype, found.shape) == (np.float32, (3, 384))
     np.testing.assert_allclose(found[:, :4], FIRST, atol=2e-6)
     np.testing.assert_allclose((found @ found.T)[np.triu_indices(3, 1)], PRODUCTS, atol=2e-6)
     np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1, atol=1e-6)
@@ -72,16 +77,6 @@ def test_every_word_has_the_vector_of_its_first_piece_in_its_sentence() -> None:
     assert np.abs(found[1] - found[4]).max() > 0.01, "the same word elsewhere has another vector"
 
 
-@pytest.mark.parametrize(
-    ("word_ids", "places"),
-    [([None, 0, 0, 1, None], [1, 3]), ([None, 0, 2, 2, None], [1, 0, 2]), ([None, None], [0])],
-)
-def test_words_have_the_states_of_their_first_pieces(word_ids: list[int | None], places: list[int]) -> None:
-    """A state is its own place here, and no piece gives 0."""
-    states = np.arange(len(word_ids), dtype=np.float32)[:, None]
-    assert encoders.of_first_pieces(states, word_ids, len(places))[:, 0].tolist() == places
-
-
 def test_files_of_another_model_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "sentence-transformers--all-MiniLM-L6-v2"
     folder.mkdir()
@@ -104,14 +99,10 @@ def test_without_package_folder_and_hub_one_sentence_says_what_to_do(monkeypatch
         catalog.minilm()
     other = catalog.available(catalog.card("st:somebody/something")) or ""
     assert "put a folder somebody--something" in other
-    with pytest.raises(BadInput, match="must be st:OWNER/NAME"):
-        catalog.card("st:../../etc")
 
 
 @pytest.mark.parametrize("name", ["minilm", "hashed-text"])
 def test_pictures_are_refused(name: str) -> None:
-    assert catalog.refuses(catalog.card(name), "digits") == "is an encoder, which reads texts only"
-    assert catalog.refuses(catalog.card(name), "ag_news") is None
     with pytest.raises(BadInput, match="reads texts, not pictures"):
         list(extractor.load(name).batches(Images(np.zeros((1, 4, 4, 1), np.uint8), (4, 4, 1))))
 
@@ -173,16 +164,21 @@ def test_texts_are_computed_once_whatever_set_they_come_in() -> None:
     assert file.stat().st_mode & 0o077 == 0
 
 
-@pytest.mark.filterwarnings("error")
-def test_a_damaged_file_of_vectors_is_replaced() -> None:
+def test_a_damaged_file_of_vectors_is_replaced_and_one_that_cannot_be_used_costs_a_warning() -> None:
     extractor.of_texts("encoder 1", 2, ["a"], spell)
     (file,) = paths.features_dir().glob("texts-*.sqlite")
     file.write_bytes(b"no database at all, but long enough to be looked at" * 20)
     CALLS.clear()
-    for _ in range(2):
-        np.testing.assert_array_equal(extractor.of_texts("encoder 1", 2, ["a"], spell), [[1, 97]])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for _ in range(2):
+            np.testing.assert_array_equal(extractor.of_texts("encoder 1", 2, ["a"], spell), [[1, 97]])
     assert CALLS == [["a"]]
     assert file.stat().st_mode & 0o077 == 0
+    file.unlink()
+    file.mkdir()
+    with pytest.warns(UserWarning, match="could not be kept"):
+        np.testing.assert_array_equal(extractor.of_texts("encoder 1", 2, ["a"], spell), [[1, 97]])
 
 
 @pytest.mark.parametrize("is_old", [True, False])
@@ -197,16 +193,6 @@ def test_a_changed_vector_and_one_without_a_check_are_computed_again(is_old: boo
     for _ in range(2):
         np.testing.assert_array_equal(extractor.of_texts("encoder 1", 2, ["a", "bb"], spell), [[1, 97], [2, 98]])
     assert CALLS == [["a"]]
-
-
-def test_a_file_of_vectors_that_cannot_be_used_costs_a_warning_only() -> None:
-    extractor.of_texts("encoder 1", 2, ["a"], spell)
-    (file,) = paths.features_dir().glob("texts-*.sqlite")
-    file.unlink()
-    file.mkdir()
-    with pytest.warns(UserWarning, match="could not be kept"):
-        found = extractor.of_texts("encoder 1", 2, ["a"], spell)
-    np.testing.assert_array_equal(found, [[1, 97]])
 
 
 @pytest.mark.slow
@@ -226,3 +212,176 @@ def test_a_model_of_the_library_by_name_gives_what_minilm_gives(tmp_path: Path, 
     monkeypatch.setenv("DPCL_HOME", str(tmp_path / "another home"))  # without vectors that are kept
     last = features(f"st:{name}", Texts(TEXTS.strings[-1:]))
     np.testing.assert_array_equal(last, features(f"st:{name}", TEXTS)[-1:])
+
+
+# Features are computed once, no state of the disk can change or lose them, and what is kept can be deleted.
+
+
+RAW = np.random.default_rng(0).integers(0, 256, (6, 2, 2, 1), dtype=np.uint8)
+IMAGES = Images(RAW, (2, 2, 1))
+
+
+class Counting:
+    """An extractor that counts how often it computes."""
+
+    feature_dim: int | None = 4
+    n_calls = 0
+
+    def __init__(self, identity: str = "counting") -> None:
+        self.identity = identity
+
+    def batches(self, images: Images) -> Iterator[NDArray[np.float32]]:
+        self.n_calls += 1
+        for batch in images.batches(None, 1, 4):
+            yield batch.reshape(len(batch), 4).astype(np.float32)
+
+
+@pytest.fixture
+def counting(monkeypatch: pytest.MonkeyPatch) -> Counting:
+    made = Counting()
+    monkeypatch.setattr(extractor, "load", lambda *_: made)
+    return made
+
+
+def only_file() -> Path:
+    (path,) = paths.features_dir().iterdir()
+    return path
+
+
+def test_second_call_gives_the_same_array_and_computes_nothing(counting: Counting) -> None:
+    assert list(extractor.computed("any", IMAGES)) == [4, 6], "so many images are done"
+    assert list(extractor.computed("any", IMAGES)) == [], "what is kept takes no steps"
+    first, second = extractor.features("any", IMAGES), extractor.features("any", IMAGES)
+    assert counting.n_calls == 1
+    np.testing.assert_array_equal(first, RAW.reshape(6, 4))
+    np.testing.assert_array_equal(first, second)
+    assert second.dtype == np.float32
+    assert stat.S_IMODE(only_file().stat().st_mode) == 0o600, "for its owner alone"
+
+
+def test_images_shape_and_extractor_each_have_part_in_the_address() -> None:
+    other = RAW.copy()
+    other[3, 1, 0, 0] ^= 1
+    keys = {
+        extractor.key(Counting(), IMAGES),
+        extractor.key(Counting("another"), IMAGES),
+        extractor.key(Counting(), Images(other, (2, 2, 1))),
+        extractor.key(Counting(), Images(RAW[::-1].copy(), (2, 2, 1))),
+        extractor.key(Counting(), Images(RAW, None)),
+    }
+    assert len(keys) == 5
+    assert extractor.key(Counting(), Images(RAW.copy(), (2, 2, 1))) in keys
+
+
+def flip(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[content.index(b"NUMPY") + 140] ^= 0xFF  # within the numbers, behind the array's header
+    path.write_bytes(content)
+
+
+DAMAGES: list[Callable[[Path], object]] = [
+    flip,
+    lambda path: np.savez(path, features=np.zeros((5, 4), np.float32)),  # too few rows
+    lambda path: np.savez(path, features=np.array([object()] * 6, dtype=object)),  # pickled
+    lambda path: np.savez(path, other=np.zeros((6, 4), np.float32)),
+    lambda path: path.write_bytes(path.read_bytes()[:-30]),
+    *(lambda path, content=content: path.write_bytes(content) for content in (b"", b"no archive")),
+]
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_damaged_file_is_computed_anew_and_replaced(counting: Counting, damage: Callable[[Path], object]) -> None:
+    expected = extractor.features("any", IMAGES)
+    damage(only_file())
+    for _ in range(2):
+        np.testing.assert_array_equal(extractor.features("any", IMAGES), expected)
+        assert counting.n_calls == 2
+
+
+def test_cache_that_cannot_be_written_costs_a_warning_and_leaves_no_half_file(
+    counting: Counting, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(file: object, **arrays: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    honest = np.savez
+    monkeypatch.setattr(np, "savez", full)
+    with pytest.warns(UserWarning, match="No space left on device"):
+        found = extractor.features("any", IMAGES)
+    np.testing.assert_array_equal(found, RAW.reshape(6, 4))
+    assert not list(paths.features_dir().iterdir())
+    monkeypatch.setattr(np, "savez", honest)
+    shutil.rmtree(home)
+    home.write_text("a file where the folder should be")
+    with pytest.warns(UserWarning, match="could not be kept"):
+        np.testing.assert_array_equal(extractor.features("any", IMAGES), found)
+
+
+def test_real_backbone_through_the_cache_equals_itself() -> None:
+    first, second = extractor.features("convnext-cifar100", IMAGES), extractor.features("convnext-cifar100", IMAGES)
+    assert first.shape == (6, 192)
+    np.testing.assert_array_equal(first, second)
+
+
+# What is kept can be measured and deleted by name, and nothing else is.
+
+
+@pytest.mark.parametrize("name", ["features", "states"])
+def test_each_kind_is_measured_and_deleted_alone(name: str) -> None:
+    for place in (paths.features_dir(), paths.states_dir()):
+        place.mkdir(parents=True, exist_ok=True)
+        (place / "part.npz").write_bytes(b"x" * 1000)
+    before = {kept.name: kept.size for kept in catalog.backbones_by_kind()}
+    assert before[name] == 1000
+    assert catalog.clean(name).size == 1000
+    after = {kept.name: kept.size for kept in catalog.backbones_by_kind()}
+    assert after == before | {name: 0}
+
+
+@pytest.mark.parametrize(
+    ("exact", "shown"), [(0, 0), (1, 1), (3, 5), (1000, 1000), (1001, 2000), (4_998, 5000), (5001, 10_000)]
+)
+def test_sizes_do_not_tell_how_many_rows_there_are(exact: int, shown: int, capsys: pytest.CaptureFixture[str]) -> None:
+    """Features of one row more are 16 bytes more."""
+    paths.features_dir().mkdir(parents=True, exist_ok=True)
+    (paths.features_dir() / "part.npz").write_bytes(b"x" * exact)
+    sizes = {row["name"]: row["bytes"] for row in document_of(capsys, "cache")}
+    assert sizes["features"] == shown
+
+
+def test_command_prints_sizes_and_deletes(capsys: pytest.CaptureFixture[str]) -> None:
+    paths.features_dir().mkdir(parents=True, exist_ok=True)
+    (paths.features_dir() / "part.npz").write_bytes(b"x" * 2_000_000)
+    assert "2.0 MB" in printed(capsys, "cache")
+    assert cli.main(["cache", "--clean", "features"]) == 0
+    shown = capsys.readouterr()
+    assert "deleted features: 2.0 MB" in shown.err
+    assert "2.0 MB" not in shown.out
+    refusal = refusal_of(catalog.clean, "feature")
+    assert refusal.field == "--delete"
+    assert all(kept.name in refusal.allowed for kept in catalog.backbones_by_kind())
+
+
+# The backbone that is no network.
+
+
+@pytest.mark.parametrize("n_channels", [1, 3])
+def test_pixels_are_the_values_over_255_in_order(n_channels: int) -> None:
+    raw = np.random.default_rng(0).integers(0, 256, (2003, 4, 5, n_channels), dtype=np.uint8)
+    parts = list(extractor.load("pixels").batches(Images(raw, (4, 5, n_channels))))
+    found = np.concatenate(parts)
+    assert found.dtype == np.float32
+    np.testing.assert_array_equal(found, (raw.reshape(2003, -1) / np.float32(255)).astype(np.float32))
+    assert [len(part) for part in parts] == [0, 1000, 1000, 3]
+    (none,) = extractor.load("pixels").batches(Images(raw[:0], (4, 5, n_channels)))
+    assert none.shape == (0, 20 * n_channels)
+
+
+def test_pictures_of_several_sizes_become_one_size() -> None:
+    files = []
+    for side in (8, 50):
+        file = io.BytesIO()
+        Image.new("RGB", (side, side), (255, 0, 0)).save(file, "PNG")
+        files.append(file.getvalue())
+    found = np.concatenate(list(extractor.load("pixels").batches(Images(files, None))))
+    np.testing.assert_array_equal(found, np.tile(np.array([1, 0, 0], np.float32), (2, 32 * 32)))

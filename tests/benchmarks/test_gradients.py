@@ -6,15 +6,14 @@ import math
 import sys
 import warnings
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from opacus.grad_sample import GradSampleModule, GradSampleModuleFastGradientClipping
-from opacus.optimizers import DPOptimizerFastGradientClipping
-from opacus.utils.fast_gradient_clipping_utils import DPLossFastGradientClipping
 from pytest_benchmark.fixture import BenchmarkFixture
-from torch import Tensor, nn
+from threadpoolctl import threadpool_limits
+from torch import Tensor
 from torch.func import functional_call, grad, vmap
 from torch.nn import functional
 
@@ -22,11 +21,13 @@ from dpcl_core.backbones import adaptable
 from dpcl_core.data.dataset import Form
 from dpcl_core.methods.common.dpsgd import Schedule
 from dpcl_core.methods.common.per_example_gradients import Gradients
-from dpcl_core.methods.features import adapters, side_by_side
+from dpcl_core.methods.features import adapters, linear_heads
 from dpcl_core.methods.features.adapters import Adapted, Kind
 from dpcl_core.methods.lifelong import nets
 from dpcl_core.privacy.noise import Batches, ReleaseNoise
-from tests.benchmarks.conftest import NOISE, opacus_step, seconds
+from dpcl_core.scenarios.stream import Examples
+from tests.benchmarks.conftest import NOISE, by_ghost, by_hooks, clipped, opacus_step, seconds
+from tests.methods.training import trained_heads
 
 CLIP, N_CLASSES, ROUNDS = 1.0, 10, 5
 FORMS = {"grey": Form((28, 28, 1), 0.0, 1.0), "colour": Form((32, 32, 3), 0.0, 1.0), "window": Form((100, 3), -1.0, 1.0)}
@@ -37,12 +38,6 @@ Way = Callable[[], object]
 @pytest.fixture(autouse=True)
 def one_thread() -> None:
     torch.set_num_threads(1)
-
-
-def clipped(grads: list[Tensor]) -> list[Tensor]:
-    """The clipped sums of per-example gradients."""
-    n = len(grads[0])
-    return [part[0] for part in side_by_side.clipped_sums(grads, torch.full((n,), CLIP), torch.ones(1, n))]
 
 
 class Race:
@@ -68,31 +63,16 @@ class Race:
     def no_privacy(self) -> Callable[[], list[Tensor]]:
         return self.ours(math.inf)
 
+    def _losses(self, model: Any) -> Tensor:
+        return functional.cross_entropy(model(self._x), self._targets, reduction="none")
+
     def hooks(self) -> Callable[[], list[Tensor]]:
-        """Opacus' GradSampleModule, as `make_private` sets it up by default."""
-        wrapped = GradSampleModule(self._net(), loss_reduction="sum", strict=False)
-
-        def way() -> list[Tensor]:
-            wrapped.zero_grad(set_to_none=True)
-            functional.cross_entropy(wrapped(self._x), self._targets, reduction="sum").backward()  # type: ignore[no-untyped-call]
-            return clipped([parameter.grad_sample for parameter in wrapped.parameters()])
-
-        return way
+        net = self._net()
+        return by_hooks(net, list(net.parameters()), self._losses, CLIP)
 
     def ghost(self) -> Callable[[], list[Tensor]]:
-        """Opacus' ghost clipping: norms in a first backward pass, the clipped sum in a second one."""
-        wrapped = GradSampleModuleFastGradientClipping(self._net(), max_grad_norm=CLIP, strict=False, loss_reduction="sum")
-        options = {"noise_multiplier": 0.0, "max_grad_norm": CLIP, "expected_batch_size": len(self._x)}
-        sgd = torch.optim.SGD(wrapped.parameters(), lr=0.1)
-        optimizer = DPOptimizerFastGradientClipping(sgd, **options, loss_reduction="sum")
-        loss = DPLossFastGradientClipping(wrapped, optimizer, nn.CrossEntropyLoss(reduction="sum"), loss_reduction="sum")
-
-        def way() -> list[Tensor]:
-            optimizer.zero_grad()
-            loss(wrapped(self._x), self._targets).backward()
-            return [parameter.grad for parameter in wrapped.parameters()]
-
-        return way
+        net = self._net()
+        return by_ghost(net, list(net.parameters()), self._losses, CLIP)
 
     def functorch(self) -> Callable[[], list[Tensor]]:
         net = self._net()
@@ -105,7 +85,7 @@ class Race:
 
         def way() -> list[Tensor]:
             found = each(weights, self._x, self._targets)
-            return clipped([found[name] for name in weights])
+            return clipped([found[name] for name in weights], CLIP)
 
         return way
 
@@ -186,3 +166,92 @@ def test_pictures_a_second(benchmark: BenchmarkFixture, backbone: str, kind: Kin
     print(f"\n{backbone} {kind}, pictures a CPU second: {benchmark.extra_info}")
     assert found["ours"] < found["opacus"] * NOISE
     assert found["ours"] < found.get("ghost", math.inf)
+
+
+# Steps of last layers beside three rivals: one task of 15 cells, in CPU seconds of one thread.
+
+
+N_EXAMPLES, SIZE, N_SEEDS = 2000, 192, 5
+def task_of(n_classes: int) -> Examples:
+    """Features of no meaning: only the work counts here."""
+    generator = np.random.default_rng(0)
+    features = generator.standard_normal((N_EXAMPLES, SIZE), dtype=np.float32)
+    return Examples(features, generator.integers(0, n_classes, N_EXAMPLES))
+
+
+SIGMAS, RATE, LEARNING_RATE = (2.0, 0.9, 0.7), 0.1, 0.003
+STEPS, TURNS = 200, 3
+# What the loop in torch takes over what we take, at least, by classes. The aim is 1.3; whether it is reached depends on the
+# processor: at 100 classes two fifths of our time can be exact noise from the system, for which the loop has torch's own.
+LEAST = {10: 1.0, 100: 0.7}
+
+
+def our_steps(train: Examples, n_classes: int) -> None:
+    plan = Schedule(RATE, STEPS, CLIP, LEARNING_RATE, RATE * len(train))
+    inputs = train.inputs
+    for _ in range(N_SEEDS):
+        start = linear_heads.fresh([range(n_classes)] * len(SIGMAS), SIZE, n_classes)
+        noises = [ReleaseNoise() for _ in SIGMAS]
+        trained_heads(start, inputs, train.labels, plan, SIGMAS, Batches(RATE, None), noises)
+
+
+def batched_steps(train: Examples, n_classes: int) -> None:
+    """All cells at once in closed form; a seed's budgets share its batches, as ours do. Sums round, noise is torch's own."""
+    import torch
+    from torch.nn.utils.rnn import pad_sequence
+
+    n, sigmas = len(train), torch.tensor(SIGMAS)[None, :, None, None]
+    rows = torch.zeros(n + 1, SIZE + 1)  # the last one fills up short batches
+    rows[:n] = torch.cat([torch.from_numpy(train.inputs), torch.ones(n, 1)], dim=1)
+    targets = torch.cat([torch.from_numpy(train.labels), torch.zeros(1, dtype=torch.int64)])
+    lengths = rows.norm(dim=1)
+    weights = torch.zeros(N_SEEDS, len(SIGMAS), n_classes, SIZE + 1)
+    adam = torch.optim.Adam([weights], lr=LEARNING_RATE, fused=True)
+    for _ in range(STEPS):
+        drawn = torch.rand(N_SEEDS, n) < RATE
+        places = pad_sequence([row.nonzero()[:, 0] for row in drawn], batch_first=True, padding_value=n)
+        batch = rows[places]
+        residuals = torch.bmm(weights.flatten(1, 2), batch.mT).unflatten(1, weights.shape[1:3]).softmax(2)
+        own = targets[places][:, None, None].expand(-1, len(SIGMAS), 1, -1)
+        residuals.scatter_add_(2, own, torch.full(own.shape, -1.0))
+        norms = residuals.norm(dim=2) * lengths[places][:, None]
+        residuals *= (CLIP / (norms + 1e-6)).clamp(max=1)[:, :, None]
+        sums = torch.bmm(residuals.flatten(1, 2), batch).view_as(weights)
+        weights.grad = (sums + CLIP * sigmas * torch.randn_like(sums)) / (RATE * n)
+        adam.step()
+
+
+def opacus_steps(train: Examples, n_classes: int, *, is_ghost: bool) -> None:
+    """Cell after cell of one seed, each batch at once, by hooks or by ghost clipping."""
+    import torch
+
+    inputs, targets = torch.from_numpy(train.inputs), torch.from_numpy(train.labels)
+    for sigma in SIGMAS:
+        model = torch.nn.Linear(SIZE, n_classes)
+        adam = torch.optim.Adam(model.parameters(), lr=LEARNING_RATE)
+        step = opacus_step(model, adam, RATE * len(inputs), is_ghost=is_ghost, sigma=sigma)
+        for _ in range(STEPS):
+            batch = (torch.rand(len(inputs)) < RATE).nonzero()[:, 0]
+            step(inputs[batch], targets[batch])
+
+
+@pytest.mark.parametrize("n_classes", [10, 100])
+def test_steps_beside_three_rivals(benchmark: BenchmarkFixture, n_classes: int) -> None:
+    torch = pytest.importorskip("torch")
+    torch.set_num_threads(1)
+    train = task_of(n_classes)
+    ways: dict[str, Callable[[], None]] = {
+        "ours": lambda: our_steps(train, n_classes),
+        "batched torch": lambda: batched_steps(train, n_classes),
+        "Opacus' hooks": lambda: opacus_steps(train, n_classes, is_ghost=False),
+        "Opacus' ghost clipping": lambda: opacus_steps(train, n_classes, is_ghost=True),
+    }
+    with threadpool_limits(1):
+        found = benchmark.pedantic(seconds, args=(ways, TURNS), rounds=1)  # type: ignore[no-untyped-call]
+    seeds = {name: N_SEEDS if "Opacus" in name else 1 for name in ways}  # of the time of one, all
+    ratios = {name: seeds[name] * taken / found["ours"] for name, taken in found.items()}
+    benchmark.extra_info.update(ratios)
+    print(f"\n{n_classes} classes, {1e6 * found['ours'] / STEPS / N_SEEDS:.0f} us a step of a seed: {ratios}")
+    assert ratios["batched torch"] > LEAST[n_classes]
+    assert ratios["Opacus' hooks"] > 5
+    assert ratios["Opacus' ghost clipping"] > 1

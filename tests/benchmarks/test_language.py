@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from pathlib import Path
+from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from opacus.grad_sample import GradSampleModule
-from opacus.grad_sample.grad_sample_module_fast_gradient_clipping import GradSampleModuleFastGradientClipping
 from pytest_benchmark.fixture import BenchmarkFixture
 from torch import Tensor
 from torch.nn import functional
@@ -23,9 +22,8 @@ from dpcl_core.backbones.causal import Adapted
 from dpcl_core.methods.language.gradients import Batch, Gradients, TextLoss, log_probs
 from dpcl_core.methods.language.public_text import ANSWER, TEMPLATE, TEXT
 from dpcl_core.methods.language.training import task_loss
-from tests.benchmarks.conftest import NOISE, seconds, timed
+from tests.benchmarks.conftest import NOISE, by_ghost, by_hooks, seconds, timed
 
-ROOT = Path(__file__).resolve().parents[2]
 N, LENGTH, CLIP = 32, 70, 0.5
 PRESET = "pecl-synthetic"
 
@@ -56,59 +54,23 @@ def net() -> Adapted:
     return found
 
 
-def losses(model: Callable[..., object], embeddings: Tensor, given: Batch, loss: TextLoss) -> Tensor:
+def losses(model: Any, embeddings: Tensor, given: Batch, loss: TextLoss) -> Tensor:
     """Losses [b] by the whole table of logits, as a library's wrapper computes them."""
     positions = torch.arange(given.ids.shape[1]).expand(given.ids.shape)
-    logits = model(inputs_embeds=embeddings, position_ids=positions, use_cache=False).logits  # type: ignore[attr-defined]
+    logits = model(inputs_embeds=embeddings, position_ids=positions, use_cache=False).logits
     steps = logits[:, :-1].log_softmax(dim=-1).gather(2, given.ids[:, 1:, None])[..., 0]
     return loss.of(functional.pad(steps, (1, 0)), given)
 
 
 def by_closed_form(loss: TextLoss) -> Callable[[], list[Tensor]]:
-    adapted, given = net(), batch()
-    gradients = Gradients(adapted, CLIP)
+    gradients, given = Gradients(net(), CLIP), batch()
     return lambda: gradients.of(given, loss)
 
 
-def by_hooks(loss: TextLoss) -> Callable[[], list[Tensor]]:
+def by_wrapper(way: Callable[..., Callable[[], list[Tensor]]], loss: TextLoss) -> Callable[[], list[Tensor]]:
     adapted, given = net(), batch()
-    wrapped = GradSampleModule(adapted.model, loss_reduction="sum", strict=False)
-    parameters = list(adapted.trainable().values())
-
-    def sums() -> list[Tensor]:
-        for parameter in parameters:
-            parameter.grad = parameter.grad_sample = None  # type: ignore[attr-defined]
-        losses(wrapped, adapted.embed(given.ids), given, loss).sum().backward()  # type: ignore[no-untyped-call]
-        own = [parameter.grad_sample.flatten(1) for parameter in parameters]  # type: ignore[attr-defined]
-        weights = (CLIP / (torch.stack([part.square().sum(1) for part in own]).sum(0).sqrt() + 1e-6)).clamp(max=1)
-        return [(weights @ part).view_as(parameter) for part, parameter in zip(own, parameters, strict=True)]
-
-    return sums
-
-
-def by_ghost(loss: TextLoss) -> Callable[[], list[Tensor]]:
-    """Norms first, then a second backward pass of the weighted losses."""
-    adapted, given = net(), batch()
-    wrapped = GradSampleModuleFastGradientClipping(
-        adapted.model, loss_reduction="sum", strict=False, max_grad_norm=CLIP, use_ghost_clipping=True
-    )
-    parameters = list(adapted.trainable().values())
-
-    def sums() -> list[Tensor]:
-        for parameter in parameters:
-            parameter.grad = None
-        wrapped.enable_hooks()
-        own = losses(wrapped, adapted.embed(given.ids), given, loss)
-        own.sum().backward(retain_graph=True)  # type: ignore[no-untyped-call]
-        weights = wrapped.get_clipping_coef()
-        for parameter in parameters:
-            parameter.grad = None
-        wrapped.disable_hooks()
-        (weights * own).sum().backward()  # type: ignore[no-untyped-call]
-        wrapped.enable_hooks()
-        return [parameter.grad for parameter in parameters if parameter.grad is not None]
-
-    return sums
+    of = partial(losses, embeddings=adapted.embed(given.ids), given=given, loss=loss)
+    return way(adapted.model, list(adapted.trainable().values()), of, CLIP)
 
 
 def by_loop(loss: TextLoss) -> list[Tensor]:
@@ -125,7 +87,7 @@ def by_loop(loss: TextLoss) -> list[Tensor]:
     return sums
 
 
-WAYS = {"closed form": by_closed_form, "hooks": by_hooks, "ghost": by_ghost}
+WAYS = {"closed form": by_closed_form, "hooks": partial(by_wrapper, by_hooks), "ghost": partial(by_wrapper, by_ghost)}
 
 
 @pytest.mark.parametrize("kind", ["answer", "full"])

@@ -18,14 +18,10 @@ def run(
     """A run whose accuracy follows `accuracy` (epsilon, seed), and that forgets a tenth of what it reaches."""
     models = tuple(
         Model(
-            epsilon,
-            seed,
-            epsilon,
-            {"AA": accuracy(epsilon, seed), "AF": accuracy(epsilon, seed) / 10},
+            epsilon, seed, epsilon, {"AA": accuracy(epsilon, seed), "AF": accuracy(epsilon, seed) / 10},
             {"argmax": accuracy(epsilon, seed), "median": by_rule(epsilon, seed)} if by_rule is not None else {},
         )
-        for epsilon in epsilons
-        for seed in seeds
-    )
+        for epsilon in epsilons for seed in seeds
+    )  # fmt: skip
     chosen = spec if spec is not None else replay.a_spec(epsilons=epsilons, seeds=seeds)
     return Measured(chosen, "Digits", "2026-11-21", 3.0, "cpu", None, models)

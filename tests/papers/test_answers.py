@@ -64,18 +64,14 @@ def test_an_undecided_answer_says_what_difference_it_excludes_and_one_seed_that_
 
 
 def test_a_forms_opposite_makes_an_answer_undecided_and_a_toy_says_nothing() -> None:
-    name = "paper-split-cifar-100"
-    question = _question(name)
+    question = _question("paper-split-cifar-100")
+    levels = ({"ensemble-head": 0.8, "cosine": 0.5}, {"ensemble-head": 0.5, "cosine": 0.8})
     forms = {
         size: {
             label: making.run(lambda epsilon, seed, level=level: level + 0.01 * seed, spec=questions.specs(form.name)[label])
-            for label, level in levels.items()
+            for label, level in of_form.items()
         }
-        for (size, form), levels in zip(
-            question.forms.items(),
-            ({"ensemble-head": 0.8, "cosine": 0.5}, {"ensemble-head": 0.5, "cosine": 0.8}),
-            strict=False,
-        )
+        for (size, form), of_form in zip(question.forms.items(), levels, strict=False)
     }
     mixed = answers.answer(question, forms)  # type: ignore[arg-type]
     assert (mixed.state, mixed.verdict) == ("cannot tell", "One form finds it, another the opposite.")

@@ -12,13 +12,13 @@ import pytest
 from dpcl_core import checks, presets
 from dpcl_core.errors import BadInput
 from dpcl_core.papers import catalog, claims, comparison, measured, other_data, report
-from dpcl_core.papers.paper import Experiment, Paper
+from dpcl_core.papers.paper import Paper
 from dpcl_core.spec import RunSpec
 from tests.papers.making import run
 from tests.support.full_disk import no_room
 
 PAPER = catalog.PAPERS["tobaben"]
-CIFAR, _, _, IMAGENET, FIVE, BLURRY, _ = PAPER.experiments
+CIFAR, _, _, _, FIVE, BLURRY, _ = PAPER.experiments
 
 
 def _spec(name: str, label: str) -> RunSpec:
@@ -34,28 +34,20 @@ def test_ours_stand_beside_the_number_of_the_same_method() -> None:
     rows = _rows({"cosine": cosine})
     row = rows["Cosine classifier", 1.0, "AA"]
     assert (row.ours.mean, row.ours.n_seeds) == (pytest.approx(61.5), 4)
-    assert row.ours.std == pytest.approx(1.2909944)
-    assert row.difference == pytest.approx(61.5 - 72.78)
+    assert (row.ours.std, row.difference) == (pytest.approx(1.2909944), pytest.approx(61.5 - 72.78))
     assert rows["Cosine classifier", math.inf, "AA"].ours is None
     assert len(rows) == 26
 
 
-def test_a_methods_rows_stand_together_whatever_the_table_leaves_out() -> None:
+def test_a_doubtful_number_is_shown_and_not_used_and_one_that_is_not_printed_is_missing() -> None:
     head = run(lambda epsilon, seed: 0.8, spec=_spec("paper-split-cifar-100", "ensemble-head"))
-    rows = comparison.comparison_rows(PAPER, CIFAR, {"head": head})
-    names = [row.name for row in rows]
-    assert names == sorted(names, key=names.index)
-    unprinted = _rows({"head": head})["PEFT Ensemble (last layer)", 8.0, "AF"]
+    rows = _rows({"head": head})
+    row, unprinted = (rows["PEFT Ensemble (last layer)", epsilon, "AF"] for epsilon in (1.0, 8.0))
+    assert (report.printed_text(row), row.usable, row.difference) == ("0.06 ± 0.00", None, None)
     assert unprinted.printed is None
     assert unprinted.ours is not None
-
-
-def test_a_doubtful_number_is_shown_and_not_used() -> None:
-    head = run(lambda epsilon, seed: 0.8, spec=_spec("paper-split-cifar-100", "ensemble-head"))
-    row = _rows({"head": head})["PEFT Ensemble (last layer)", 1.0, "AF"]
-    assert report.printed_text(row) == "0.06 ± 0.00"
-    assert row.usable is None
-    assert row.difference is None
+    names = [row.name for row in rows.values()]
+    assert names == sorted(names, key=names.index), "a method's rows stand together whatever the table leaves out"
 
 
 def test_runs_in_several_layers_stand_each_beside_the_printed_number() -> None:
@@ -183,32 +175,6 @@ def test_a_full_disk_costs_no_earlier_record(tmp_path: Path) -> None:
     assert measured.read_measured(file) == (first,)
     assert list(tmp_path.iterdir()) == [file]
     assert file.stat().st_mode & 0o044 == 0o044, "others may read it, as any file of a checkout"
-
-
-@pytest.mark.parametrize("experiment", PAPER.experiments, ids=lambda experiment: experiment.name)
-def test_presets_have_the_runs_that_the_claims_compare(experiment: Experiment) -> None:
-    assert {"small", "full"} <= set(experiment.sizes) or experiment.sizes == ("bundled",)
-    for size in experiment.sizes:
-        assert claims.form(PAPER, experiment, size, {}).judged, size
-
-
-def test_small_forms_stay_small() -> None:
-    """Two cores in minutes: at most 20,000 pictures through lite0, once, and 4,000 steps of head training a model."""
-    for experiment in (one for one in PAPER.experiments if "small" in one.sizes):
-        for spec in presets.variants(experiment.preset("small")).values():
-            assert spec.data.backbone == "lite0"
-            n_classes = experiment.n_classes if experiment is not IMAGENET else 7
-            per_class = (spec.data.train_per_class or 600) + (spec.data.test_per_class or 150)
-            assert n_classes * per_class <= 20_000
-            assert len(list(spec.cells())) <= 15
-            assert getattr(spec.params, "inputs", "features") == "features"
-
-
-def test_unknown_names_are_told_what_there_is() -> None:
-    with pytest.raises(BadInput, match="must be one of tobaben"):
-        catalog.paper("nobody")
-    with pytest.raises(BadInput, match="paper-blurry"):
-        catalog.experiment(PAPER, "paper-nothing")
 
 
 @pytest.mark.parametrize("paper", catalog.PAPERS.values(), ids=lambda paper: paper.name)

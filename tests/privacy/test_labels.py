@@ -34,6 +34,7 @@ from tests.support.tiers import quick
 IN_DATA = ((1, 2), (1, 4, 5), (4, 6))
 PRIOR = ((1, 2, 3), (3, 4), (4, 6))
 PUBLIC = (1, 2, 3, 4, 6)
+Lists = tuple[tuple[int, ...], ...]
 
 
 def spaces(setting: str) -> list[tuple[int, ...]]:
@@ -45,51 +46,32 @@ def spaces(setting: str) -> list[tuple[int, ...]]:
 
 
 @pytest.mark.parametrize(
-    ("setting", "expected"), [("data", IN_DATA), ("prior", PRIOR), ("prior-const", (PUBLIC, PUBLIC, PUBLIC))]
-)
-def test_the_label_space_of_each_setting(setting: str, expected: tuple[tuple[int, ...], ...]) -> None:
-    assert tuple(spaces(setting)) == expected
-
-
-@pytest.mark.parametrize(
-    ("setting", "n_kept", "noise_only"),
+    ("setting", "expected", "n_kept", "noise_only"),
     [
-        ("prior", ((1, 2), (4,), (4, 6)), ((3,), (3,), ())),
-        ("prior-const", ((1, 2), (1, 4), (4, 6)), ((3, 4, 6), (2, 3, 6), (1, 2, 3))),
+        ("data", IN_DATA, IN_DATA, ((), (), ())),
+        ("prior", PRIOR, ((1, 2), (4,), (4, 6)), ((3,), (3,), ())),
+        ("prior-const", (PUBLIC, PUBLIC, PUBLIC), ((1, 2), (1, 4), (4, 6)), ((3, 4, 6), (2, 3, 6), (1, 2, 3))),
     ],
 )
-def test_kept_and_noise_only_labels(
-    setting: str, n_kept: tuple[tuple[int, ...], ...], noise_only: tuple[tuple[int, ...], ...]
+def test_the_label_space_of_each_setting_with_the_labels_that_are_kept_and_those_of_noise_alone(
+    setting: str, expected: Lists, n_kept: Lists, noise_only: Lists
 ) -> None:
-    for present, space, survivors, empty in zip(IN_DATA, spaces(setting), n_kept, noise_only, strict=True):
+    found = spaces(setting)
+    assert tuple(found) == expected
+    for present, space, survivors, empty in zip(IN_DATA, found, n_kept, noise_only, strict=True):
         labels = np.array(present)
         assert tuple(labels[in_label_space(labels, space)]) == survivors
         assert tuple(sorted(set(space) - set(survivors))) == empty
 
 
-def test_a_public_list_narrows_the_task_lists() -> None:
-    book = Ledger(1e-5, "add-remove", "once")
-    assert label_space("prior", (1, 2, 3), (2, 3, 9), np.array([1]), [book], task=0) == (2, 3)
-
-
-def test_public_settings_cost_nothing_and_do_not_look_at_the_data() -> None:
-    for setting in ("prior", "prior-const"):
+def test_public_settings_cost_nothing_and_do_not_look_at_the_data_and_others_leave_no_bound() -> None:
+    data = [np.array(labels, dtype=np.int64) for labels in ([], [7], [0, 1])]
+    for setting, seen in (("prior", {(0, 1)}), ("prior-const", {(0, 1, 2)}), ("data", {(), (7,), (0, 1)})):
         book = Ledger(1e-5, "add-remove", "once")
-        seen = {
-            label_space(setting, (0, 1), (0, 1, 2), np.array(labels, dtype=np.int64), [book], task=0)  # type: ignore[arg-type]
-            for labels in ([], [7], [0, 1])
-        }
-        assert len(seen) == 1
-        assert book.entries == []
-
-
-def test_labels_from_the_data_differ_on_neighbours_and_are_booked_without_a_bound() -> None:
-    book = Ledger(1e-5, "add-remove", "once")
-    without = label_space("data", (0, 1, 2), (0, 1, 2), np.array([0, 0, 1]), [book], task=0)
-    with_person = label_space("data", (0, 1, 2), (0, 1, 2), np.array([0, 0, 1, 2]), [book], task=0)
-    assert 2 in with_person
-    assert 2 not in without
-    assert book.epsilon() == math.inf
+        assert {label_space(setting, (0, 1), (0, 1, 2), one, [book], task=0) for one in data} == seen  # type: ignore[arg-type]
+        assert book.epsilon() == (math.inf if setting == "data" else 0.0)
+        assert bool(book.entries) == (setting == "data")
+    assert label_space("prior", (1, 2, 3), (2, 3, 9), np.array([1]), [book], task=0) == (2, 3)
 
 
 # The learned list of labels: two-sided DP computed exactly, the law of real draws, and what the ledger makes of it.
@@ -156,8 +138,7 @@ def test_no_larger_chances_would_do(epsilon: float, delta: float) -> None:
 
 def test_a_single_person_is_named_with_chance_delta_and_nobody_never() -> None:
     chance = chances(0.5, 1e-3, 3)
-    assert chance[0] == 0
-    assert chance[1] == int(1e-3 * ONE)
+    assert (chance[0], chance[1]) == (0, int(1e-3 * ONE))
     assert chance[2] == pytest.approx((math.exp(0.5) + 1) * 1e-3 * ONE, rel=1e-9)
 
 
@@ -276,14 +257,11 @@ def test_several_records_of_one_person_are_within_the_event_of_the_group(size: i
 @pytest.mark.parametrize("share", [0.01, 0.5, 0.99])
 def test_list_and_weights_stay_within_what_was_asked_for(adjacency: Adjacency, epsilon: float, share: float) -> None:
     privacy, n_tasks = PrivacySpec(epsilons=(epsilon,), adjacency=adjacency, label_share=share), 4
+    left, delta = training_budget(privacy, "dp-learned", epsilon)
+    spent, list_delta = list_budget(privacy, epsilon, 4)
+    sigma = gaussian.sigma(left, delta, gaussian.SENSITIVITY[adjacency])
     for recurrence in ("once", "every"):
         book = Ledger(privacy.delta, adjacency, recurrence)  # type: ignore[arg-type]
-        (left, delta), (spent, list_delta) = (
-            training_budget(privacy, "dp-learned", epsilon),
-            list_budget(privacy, epsilon, 4),
-        )
-        sensitivity = {"add-remove": 1.0, "replace": 2.0}[adjacency]
-        sigma = gaussian.sigma(left, delta, sensitivity)
         for task in range(n_tasks):
             release_labels(np.zeros(3, np.int64), spent, list_delta, ReleaseNoise(), book, task=task, people_of=(task,))
             book.spend(dp.GaussianDpEvent(sigma), task=task, what="sums")

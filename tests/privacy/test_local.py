@@ -5,14 +5,16 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
+import dp_accounting as dp
 import numpy as np
 import pytest
 from mpmath import mp
-from scipy import stats
+from scipy import integrate, stats
 from scipy.stats import binomtest, kstest, laplace
 
 from dpcl_core.errors import BadInput
 from dpcl_core.privacy import accounting, gaussian, text_mechanisms
+from dpcl_core.privacy.accounting import Pld
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import Noise, ReleaseNoise, SeededNoise
 from dpcl_core.privacy.text_mechanisms import (
@@ -101,7 +103,10 @@ def test_labels_are_answered_as_randomised_response_has_it(epsilon: float) -> No
             assert answer != label or binomtest(int(counts[answer]), n, expected * 0.95).pvalue < 1e-7
 
 
-def test_a_record_of_no_listed_label_stays_and_answers_like_nobody() -> None:
+def test_a_record_of_no_listed_label_stays_and_answers_like_nobody_and_one_label_alone_is_no_secret() -> None:
+    local = Randomiser(1, 1.0, 0.1)
+    _, alone = noisy_records(np.zeros((50, 1)), np.full(50, 3), (3,), local, ReleaseNoise(), ledger(), task=0)
+    assert set(alone.tolist()) == {3}
     n = 40_000
     found, answers = copies(np.ones((n, 1)), np.full(n, 9), Randomiser(1, 8.0, 8.0))
     assert len(answers) == n
@@ -124,19 +129,15 @@ def test_differences_of_two_copies_are_not_free_of_noise_and_seeded_ones_repeat(
     assert not np.array_equal(found, copies(values, labels, randomiser)[0])
 
 
-def test_without_noise_copies_are_the_records_and_nothing_bounds_what_they_tell() -> None:
+def test_without_noise_copies_are_what_they_are_of_and_nothing_bounds_what_they_tell() -> None:
     values, labels, book = np.array([[0.5, -0.5]]), np.array([2]), ledger()
     found, answers = noisy_records(values, labels, SPACE, Randomiser(2, math.inf, math.inf), ReleaseNoise(), book, task=0)
     np.testing.assert_array_equal(found, values)
     assert answers.tolist() == [2]
-    assert book.epsilon() == math.inf
-
-
-def test_one_label_alone_is_no_secret() -> None:
-    _, answers = noisy_records(
-        np.zeros((50, 1)), np.full(50, 3), (3,), Randomiser(1, 1.0, 0.1), ReleaseNoise(), ledger(), task=0
-    )
-    assert set(answers.tolist()) == {3}
+    of_text = text_ledger()
+    seen = noisy_embeddings(TABLE, np.array([[2]]), 0.0, 1.0, ReleaseNoise(), of_text, task=0)
+    np.testing.assert_array_equal(seen[0], clipped(TABLE, 1.0)[2:3])
+    assert book.epsilon() == of_text.epsilon() == math.inf
 
 
 @pytest.mark.parametrize("epsilon", [0.05, 1.0, 6.0])
@@ -181,11 +182,12 @@ def test_copies_get_as_much_of_the_budget_as_their_sum_allows(epsilon: float, n_
     assert epsilon_of_each(math.inf, DELTA, n_copies) == math.inf
 
 
-def test_whether_a_record_is_there_is_not_hidden_and_never_said_to_be() -> None:
+def test_whether_a_record_or_a_text_is_there_is_not_hidden_and_never_said_to_be() -> None:
+    added = Ledger(DELTA, "add-remove", "once")
     with pytest.raises(BadInput, match=r"privacy\.adjacency = add-remove: must be replace"):
-        noisy_records(
-            *NOBODY, SPACE, Randomiser(1, 1.0, 1.0), ReleaseNoise(), Ledger(DELTA, "add-remove", "once"), task=0
-        )
+        noisy_records(*NOBODY, SPACE, Randomiser(1, 1.0, 1.0), ReleaseNoise(), added, task=0)
+    with pytest.raises(BadInput, match="must be replace where every token leaves a noisy vector"):
+        noisy_embeddings(TABLE, np.zeros((1, 1), dtype=int), 1.0, 1.0, ReleaseNoise(), added, task=0)
     with pytest.raises(accounting.Unaccountable):
         accounting.Pld().epsilon([accounting.LocalDpEvent(1.0)], DELTA, "add-remove")
 
@@ -302,15 +304,178 @@ def test_published_stop_words_come_out_bit_by_bit_and_nothing_is_bounded() -> No
     assert book.epsilon() == math.inf
 
 
-def test_one_example_more_or_less_is_refused() -> None:
-    with pytest.raises(BadInput, match="must be replace where every token leaves a noisy vector"):
-        noisy_embeddings(
-            TABLE, np.zeros((1, 1), dtype=int), 1.0, 1.0, ReleaseNoise(), Ledger(TEXT_DELTA, "add-remove", "once"), task=0
-        )
+# Noise on tokens: the table of what Eq. 5 prints and costs, against dp_accounting, integrals and simulation.
 
 
-def test_without_noise_nothing_bounds_what_is_told() -> None:
-    book = text_ledger()
-    found = noisy_embeddings(TABLE, np.array([[2]]), 0.0, 1.0, ReleaseNoise(), book, task=0)
-    np.testing.assert_array_equal(found[0], clipped(TABLE, 1.0)[2:3])
-    assert book.epsilon() == math.inf
+# epsilon printed: sigma/C, true epsilon at 2C, true delta at the printed epsilon, true epsilon had sigma 2C, sigma/C needed
+PRINTED = {
+    1: (5.299, 1.657, 7.7e-4, 0.784, 8.449), 2: (2.649, 3.558, 2.4e-3, 1.657, 4.461),
+    3: (1.766, 5.632, 5.5e-3, 2.585, 3.088), 4: (1.325, 7.866, 1.1e-2, 3.558, 2.387),
+    5: (1.060, 10.254, 2.0e-2, 4.575, 1.960), 6: (0.883, 12.793, 3.3e-2, 5.632, 1.672),
+    7: (0.757, 15.480, 5.3e-2, 6.730, 1.464), 8: (0.662, 18.314, 8.0e-2, 7.866, 1.306),
+    9: (0.589, 21.294, 0.115, 9.041, 1.182), 10: (0.530, 24.420, 0.160, 10.254, 1.082),
+}  # fmt: skip
+
+
+def test_the_printed_ratio() -> None:
+    found = [text_mechanisms.printed_ratio(epsilon, TEXT_DELTA) for epsilon in (1, 5, 10)]
+    assert found == pytest.approx([5.2988, 1.0598, 0.52988], abs=5e-5)
+    assert text_mechanisms.printed_ratio(math.inf, TEXT_DELTA) == 0
+    of_many = text_mechanisms.printed_ratios(np.array([[1.0, 2.0]]), TEXT_DELTA)
+    np.testing.assert_allclose(of_many, [[5.2988, 2.6494]], atol=5e-5)
+
+
+@pytest.mark.parametrize("epsilon", PRINTED)
+def test_the_table_of_what_is_printed_and_what_is_true(epsilon: int) -> None:
+    ratio, true, delta, with_2c, needed = PRINTED[epsilon]
+    found = text_mechanisms.printed_ratio(epsilon, TEXT_DELTA)
+    assert found == pytest.approx(ratio, abs=1e-3)
+    assert text_mechanisms.true_epsilon(found, TEXT_DELTA) == pytest.approx(true, abs=1e-3)
+    assert text_mechanisms.true_delta(epsilon, found) == pytest.approx(delta, rel=0.05)
+    assert text_mechanisms.true_epsilon(2 * found, TEXT_DELTA) == pytest.approx(with_2c, abs=1e-3)
+    assert text_mechanisms.ratio_for(epsilon, TEXT_DELTA) == pytest.approx(needed, abs=1e-3)
+    assert text_mechanisms.true_epsilon(found, TEXT_DELTA) > epsilon
+
+
+def test_where_the_classical_formula_stops_holding_at_the_right_sensitivity() -> None:
+    """With noise of 2C it holds up to a nominal 8.78 at delta 1e-6 and 8.42 at 1e-5, and fails beyond."""
+    for delta, limit in ((1e-6, 8.78), (1e-5, 8.42)):
+        for epsilon, holds in ((limit - 0.01, True), (limit + 0.01, False)):
+            true = text_mechanisms.true_epsilon(2 * text_mechanisms.printed_ratio(epsilon, delta), delta)
+            assert (true <= epsilon) is holds
+
+
+def test_true_epsilon_agrees_with_the_accountant_and_with_the_exact_integral() -> None:
+    for epsilon in (1, 3, 5, 10):
+        ratio = text_mechanisms.printed_ratio(epsilon, TEXT_DELTA)
+        accounted = Pld().epsilon([dp.GaussianDpEvent(ratio)], TEXT_DELTA, "replace")  # doubled there: 2C over sigma
+        assert accounted == pytest.approx(text_mechanisms.true_epsilon(ratio, TEXT_DELTA), rel=1e-4, abs=1e-3)
+        assert accounted >= text_mechanisms.true_epsilon(ratio, TEXT_DELTA) - 1e-9
+
+        def density(x: float, e: float = text_mechanisms.true_epsilon(ratio, TEXT_DELTA), s: float = ratio) -> float:
+            return max(0.0, float(stats.norm.pdf(x, 2, s) - math.exp(e) * stats.norm.pdf(x, 0, s)))
+
+        start = ratio**2 / 2 * text_mechanisms.true_epsilon(ratio, TEXT_DELTA) + 1  # where the loss is epsilon
+        assert integrate.quad(density, start, start + 20 * ratio)[0] == pytest.approx(TEXT_DELTA, rel=1e-4)
+
+
+def test_true_epsilon_is_monotone_and_the_same_for_many() -> None:
+    ratios = np.linspace(0.05, 12, 1000)
+    found = text_mechanisms.true_epsilons(ratios, TEXT_DELTA)
+    assert (np.diff(found) < 0).all()
+    # One at a time they are rounded up to 35 binary digits, 6e-11 of them at most.
+    np.testing.assert_allclose(found, [text_mechanisms.true_epsilon(one, TEXT_DELTA) for one in ratios], rtol=1e-10)
+    np.testing.assert_allclose(
+        text_mechanisms.true_epsilons(ratios, TEXT_DELTA, 3),
+        [text_mechanisms.true_epsilon(one, TEXT_DELTA, 3) for one in ratios],
+        rtol=1e-10,
+    )
+    edges = text_mechanisms.true_epsilons(np.array([[0.0, 1e9, 1e-4]]), TEXT_DELTA)
+    assert (edges.shape, edges[0, :2].tolist()) == ((1, 3), [math.inf, 0.0])
+    assert edges[0, 2] == pytest.approx(text_mechanisms.true_epsilon(1e-4, TEXT_DELTA), rel=1e-10)
+
+
+@pytest.mark.parametrize(("budget", "plain", "remark", "once", "thrice", "with_2c"), [
+    (1, 64, 106.1, 18.3, 37.8, 7.9), (5, 320, 530, 184.9, 465, 63.6), (10, 640, 1060, 598.5, 1615, 184.9),
+])  # fmt: skip
+def test_a_text_of_64_tokens(
+    budget: float, plain: float, remark: float, once: float, thrice: float, with_2c: float
+) -> None:
+    ratio = text_mechanisms.printed_ratio(budget, TEXT_DELTA)
+    assert sum([budget] * 64) == plain
+    assert text_mechanisms.remark_1([budget] * 64, TEXT_DELTA) == pytest.approx(remark, rel=1e-3)
+    assert text_mechanisms.text_epsilon([ratio] * 64, TEXT_DELTA) == pytest.approx(once, abs=0.06)
+    assert text_mechanisms.text_epsilon([ratio] * 64, TEXT_DELTA, 3) == pytest.approx(thrice, rel=1e-3)
+    assert text_mechanisms.text_epsilon([2 * ratio] * 64, TEXT_DELTA) == pytest.approx(with_2c, abs=0.06)
+    assert text_mechanisms.true_epsilon(ratio, TEXT_DELTA, 64) == pytest.approx(once, abs=0.06)
+
+
+@pytest.mark.parametrize(
+    ("n_releases", "expected"), [(3, (3.03, 20.3, 51.7)), (10, (5.98, 45.4, 127)), (20, (8.97, 74.9, 222))]
+)
+def test_one_token_over_epochs_and_a_name_over_its_occurrences(n_releases: int, expected: tuple[float, ...]) -> None:
+    ratios = [text_mechanisms.printed_ratio(epsilon, TEXT_DELTA) for epsilon in (1, 5, 10)]
+    found = [text_mechanisms.true_epsilon(ratio, TEXT_DELTA, n_releases) for ratio in ratios]
+    assert found == pytest.approx(expected, rel=3e-3)
+
+
+def test_the_composition_of_unequal_tokens_agrees_with_the_accountant() -> None:
+    ratios = [text_mechanisms.printed_ratio(eps, TEXT_DELTA) for eps in (1.0, 1.7, 2.44, 3.25, 2.0)]
+    accounted = Pld().epsilon([dp.GaussianDpEvent(ratio) for ratio in ratios] * 2, TEXT_DELTA, "replace")
+    assert accounted == pytest.approx(text_mechanisms.text_epsilon(ratios, TEXT_DELTA, 2), rel=1e-3)
+    assert text_mechanisms.text_epsilon([*ratios, 0.0], TEXT_DELTA) == math.inf, "one stop word without noise"
+    assert text_mechanisms.text_epsilon([], TEXT_DELTA) == 0.0
+
+
+def test_remark_1_takes_the_largest_budget_as_printed_and_is_never_useful() -> None:
+    """32 tokens at 1 and 32 at 10: 352 + sqrt(2 * 64 * ln(10^6)) * 10. With the sum of squares it would be 650.8."""
+    assert text_mechanisms.remark_1([1.0] * 32 + [10.0] * 32, 1e-6) == pytest.approx(772.5, abs=0.05)
+    assert text_mechanisms.remark_1([], 1e-6) == 0
+    generator = np.random.default_rng(2)
+    for _ in range(200):
+        budgets, delta = generator.uniform(0.001, 12, generator.integers(1, 200)), 10 ** generator.uniform(-12, -0.01)
+        assert text_mechanisms.remark_1(list(budgets), delta) > budgets.sum()
+
+
+@pytest.mark.parametrize(("epsilon", "once", "each", "thrice"), [
+    (1, 67.6, 0.108, 117), (4, 19.1, 0.417, 33.1), (8, 10.45, 0.796, 18.1), (16, 5.90, 1.475, 10.2),
+])  # fmt: skip
+def test_calibration_of_a_text(epsilon: float, once: float, each: float, thrice: float) -> None:
+    """Put back into delta(epsilon) at sensitivity 2 sqrt(64), the ratio gives delta, never more."""
+    found = text_mechanisms.ratio_for(epsilon, TEXT_DELTA, 64)
+    assert found == pytest.approx(once, rel=1e-3)
+    assert text_mechanisms.true_epsilon(found, TEXT_DELTA) == pytest.approx(each, abs=1e-3)
+    assert text_mechanisms.ratio_for(epsilon, TEXT_DELTA, 64, 3) == pytest.approx(thrice, rel=3e-3)
+    at = gaussian.delta(epsilon, found, 2 * math.sqrt(64))
+    assert TEXT_DELTA * (1 - 1e-3) < at <= TEXT_DELTA
+    assert gaussian.delta(epsilon, text_mechanisms.ratio_for(epsilon, TEXT_DELTA), 2) == pytest.approx(TEXT_DELTA, rel=1e-3)
+    assert text_mechanisms.ratio_for(math.inf, TEXT_DELTA, 64) == 0
+
+
+@pytest.mark.parametrize(("pair", "n_values", "epsilon", "advantage"), [
+    ((5, 5.05), 64, 0.57, 0.05), ((5, 5.05), 768, 1.86, 0.16), ((5, 5.05), 4096, 4.52, 0.35),
+    ((5, 5.5), 64, 7.35, 0.41), ((5, 5.5), 768, 27.8, 0.94), ((5, 5.5), 4096, 85.6, 1.00),
+    ((5, 6), 64, 16.9, 0.70), ((5, 6), 768, 72.3, 1.00), ((5, 6), 4096, 251, 1.00), ((1, 2), 64, 154, 1.00),
+])  # fmt: skip
+def test_what_the_noise_level_alone_tells(
+    pair: tuple[float, float], n_values: int, epsilon: float, advantage: float
+) -> None:
+    first, second = (text_mechanisms.printed_ratio(eps, TEXT_DELTA) for eps in pair)
+    assert text_mechanisms.scale_epsilon(first, second, n_values, TEXT_DELTA) == pytest.approx(epsilon, rel=6e-3)
+    assert text_mechanisms.scale_epsilon(second, first, n_values, TEXT_DELTA) == pytest.approx(epsilon, rel=6e-3)
+    assert text_mechanisms.scale_advantage(first, second, n_values) == pytest.approx(advantage, abs=6e-3)
+    assert text_mechanisms.scale_epsilon(1, 0.5, max(n_values, 768), DELTA) > 430, "larger ones apart tell everything"
+    assert text_mechanisms.scale_epsilon(1, 1, n_values, DELTA) == text_mechanisms.scale_advantage(1, 1, n_values) == 0
+
+
+@pytest.mark.parametrize(("first", "second"), [(1.0, 1.2), (1.2, 1.0)])
+@pytest.mark.parametrize("n_values", [1, 3, 64])
+def test_the_noise_level_by_scipys_distributions(first: float, second: float, n_values: int) -> None:
+    """The loss grows (or falls) with the squared length, so that both sides of delta(epsilon) are chi-squared chances."""
+    epsilon = text_mechanisms._one_way(first, second, n_values, 1e-3)
+    cut = (epsilon - n_values * math.log(second / first)) * 2 / (1 / second**2 - 1 / first**2)
+    tail = stats.chi2.sf if first > second else stats.chi2.cdf
+    if cut > 0:
+        delta = tail(cut / first**2, n_values) - math.exp(epsilon) * tail(cut / second**2, n_values)
+        assert delta == pytest.approx(1e-3, rel=1e-3)
+
+
+def test_one_squared_length_reveals_sigma_as_far_as_the_paper_s_dimensions_allow() -> None:
+    """Relative standard deviation 1 / sqrt(2 d), by simulation; 4,000 draws, six standard errors."""
+    for width, share in ((64, 0.088), (768, 0.026)):
+        drawn = np.random.default_rng(0).normal(0, 3, (4000, width))
+        found = np.sqrt(np.square(drawn).mean(axis=1))
+        assert found.std() / 3 == pytest.approx(1 / math.sqrt(2 * width), rel=6 / math.sqrt(2 * 4000))
+        assert 1 / math.sqrt(2 * width) == pytest.approx(share, abs=1e-3)
+
+
+def test_a_claim_holds_the_nominal_budgets_and_the_true_ones_beside() -> None:
+    found = text_mechanisms.nominal_claim(1, 10, TEXT_DELTA, 64, 3)
+    assert (found.epsilon, list(found.terms.values())) == (10, [1, 10])
+    assert all("nominal" in name for name in found.terms)
+    assert found.numbers["true ε of the least noised token, one release"] == pytest.approx(24.420, abs=1e-3)
+    assert found.numbers["true ε of the most noised token, all epochs"] == pytest.approx(3.03, abs=5e-3)
+    assert found.numbers["true ε of a text of the most noised tokens, one release"] == pytest.approx(18.3, abs=0.05)
+    assert found.numbers["true ε of a text of the most noised tokens, all epochs"] == pytest.approx(37.8, abs=0.05)
+    without = text_mechanisms.nominal_claim(1, math.inf, TEXT_DELTA, 64, 3)
+    assert without.numbers["true ε of the least noised token, one release"] == math.inf

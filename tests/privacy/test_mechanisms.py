@@ -30,8 +30,8 @@ from dpcl_core.spec import Adjacency, Cell, Recurrence
 DELTA = 1e-5
 
 
-def ledger() -> Ledger:
-    return Ledger(DELTA, "add-remove", "once")
+def ledger(adjacency: Adjacency = "add-remove", recurrence: Recurrence = "once") -> Ledger:
+    return Ledger(DELTA, adjacency, recurrence)
 
 
 def clean(features: np.ndarray, labels: np.ndarray, space: tuple[int, ...], n_classes: int) -> np.ndarray:
@@ -98,9 +98,7 @@ def variance_is(values: np.ndarray, std: float, false_alarm: float = 1e-6) -> bo
 def test_noise_has_the_written_variance_and_ten_percent_less_is_rejected() -> None:
     std = gaussian.sigma(1.0, DELTA)
     values = residuals(std, n=400)
-    assert variance_is(values, std)
-    assert not variance_is(values * 0.9, std)
-    assert not variance_is(values * 1.1, std)
+    assert [variance_is(values * factor, std) for factor in (1.0, 0.9, 1.1)] == [True, False, False]
 
 
 def test_noise_is_independent_over_classes_and_coordinates() -> None:
@@ -128,25 +126,8 @@ def test_every_release_is_written_down_with_the_noise_it_used() -> None:
     books = [ledger(), ledger()]
     noises = [ReleaseNoise(), ReleaseNoise()]
     noisy_class_sums(features, labels, (0, 1, 2, 3), 4, [2.5, 0.0], noises, books, task=3)
-    assert books[0].entries[0].event == dp.GaussianDpEvent(2.5)
-    assert books[0].entries[0].task == 3
+    assert (books[0].entries[0].event, books[0].entries[0].task) == (dp.GaussianDpEvent(2.5), 3)
     assert books[1].epsilon() == math.inf
-
-
-def test_release_noise_is_standard_normal_and_never_repeats() -> None:
-    values = ReleaseNoise().normal((100_001,))
-    assert variance_is(values, 1.0)
-    assert abs(values.mean()) < 5 / math.sqrt(values.size)
-    assert abs((values**4).mean() - 3) < 6 * math.sqrt(96 / values.size)  # fourth moment: variance 105 - 9
-    assert not np.array_equal(values, ReleaseNoise().normal((100_001,)))
-
-
-def test_seeded_noise_repeats_and_differs_between_cells_and_purposes() -> None:
-    first = SeededNoise(Cell(1.0, 0), "class sums").normal((50,))
-    np.testing.assert_array_equal(first, SeededNoise(Cell(1.0, 0), "class sums").normal((50,)))
-    for cell, purpose in ((Cell(2.0, 0), "class sums"), (Cell(1.0, 1), "class sums"), (Cell(1.0, 0), "batches")):
-        other = SeededNoise(cell, purpose)
-        assert abs(np.corrcoef(first, other.normal((50,)))[0, 1]) < 0.7
 
 
 @pytest.mark.parametrize("adjacency", ["add-remove", "replace"])
@@ -186,15 +167,11 @@ KINDS: list[tuple[Adjacency, bool, float]] = [
 ]  # fmt: skip
 
 
-def coefficient_ledger(adjacency: Adjacency = "add-remove", recurrence: Recurrence = "once") -> Ledger:
-    return Ledger(DELTA, adjacency, recurrence)
-
-
 def released_coefficients(
     features: np.ndarray, labels: np.ndarray, std: float = 0.0, *, space: tuple[int, ...] = (0, 1, 2),
     is_non_negative: bool = False, book: Ledger | None = None,
 ) -> Coefficients:  # fmt: skip
-    books = [book or coefficient_ledger()]
+    books = [book or ledger()]
     return noisy_coefficients(
         features, labels, space, 3, [std], [ReleaseNoise()], books, task=0, is_non_negative=is_non_negative
     )
@@ -295,7 +272,7 @@ def test_every_coordinate_has_noise_of_that_size_and_no_two_the_same() -> None:
     n, size, std = 4000, 3, 2.5
     drawn = noisy_coefficients(
         np.zeros((0, size)), np.zeros(0, dtype=np.int64), (0, 2), 3, [std] * n, [ReleaseNoise()] * n,
-        [coefficient_ledger() for _ in range(n)], task=0, is_non_negative=False,
+        [ledger() for _ in range(n)], task=0, is_non_negative=False,
     )  # fmt: skip
     np.testing.assert_array_equal(drawn.products, drawn.products.transpose(0, 2, 1))
     assert not drawn.by_class[:, 1].any(), "a class outside the list has no noise"
@@ -304,10 +281,7 @@ def test_every_coordinate_has_noise_of_that_size_and_no_two_the_same() -> None:
     low, high = chi2.ppf([5e-7 / vectors.shape[1], 1 - 5e-7 / vectors.shape[1]], n)
     sizes = (vectors**2).sum(axis=0) / std**2
     assert ((sizes > low) & (sizes < high)).all()
-    whole = (vectors**2).sum() / std**2
-    for factor, fits in ((1.0, True), (0.9, False), (1.1, False)):
-        bounds = chi2.ppf([5e-7, 1 - 5e-7], vectors.size)
-        assert (bounds[0] < whole * factor**2 < bounds[1]) == fits
+    assert [variance_is(vectors * factor, std) for factor in (1.0, 0.9, 1.1)] == [True, False, False]
     correlations = np.corrcoef(vectors.T)[np.triu_indices(vectors.shape[1], 1)]
     assert np.abs(correlations).max() < 6.5 / math.sqrt(n)  # 105 pairs: below 1e-7
 
@@ -319,7 +293,7 @@ def test_the_ledger_adds_up_to_what_was_asked_and_to_the_closed_form(
 ) -> None:
     std = coefficients_std(epsilon, DELTA, adjacency, is_non_negative=is_non_negative)
     assert std == pytest.approx(gaussian.sigma(epsilon, DELTA, math.sqrt(squared)))
-    once, every = coefficient_ledger(adjacency), coefficient_ledger(adjacency, "every")
+    once, every = ledger(adjacency), ledger(adjacency, "every")
     empty = np.zeros((0, 2)), np.zeros(0, dtype=np.int64)
     for book in (once, every):
         for task in range(5):
@@ -327,17 +301,17 @@ def test_the_ledger_adds_up_to_what_was_asked_and_to_the_closed_form(
     assert once.epsilon() == pytest.approx(epsilon, rel=2e-5)
     assert every.epsilon() == pytest.approx(gaussian.epsilon(std, DELTA, math.sqrt(5 * squared)), rel=1e-4)
     shared = coefficients_std(epsilon, DELTA, adjacency, is_non_negative=is_non_negative, n_releases=5)
-    within = coefficient_ledger(adjacency, "every")
+    within = ledger(adjacency, "every")
     for task in range(5):
         noisy_coefficients(*empty, (0,), 1, [shared], [ReleaseNoise()], [within], task=task, is_non_negative=is_non_negative)
     assert within.epsilon() == pytest.approx(epsilon, rel=2e-5)
 
 
 def test_without_noise_there_is_no_bound_and_releases_share_no_noise() -> None:
-    book = coefficient_ledger()
+    book = ledger()
     released_coefficients(np.ones((1, 2)), np.zeros(1, dtype=np.int64), 0.0, book=book)
     assert book.epsilon() == math.inf
-    books = [coefficient_ledger(), coefficient_ledger()]
+    books = [ledger(), ledger()]
     noises = [SeededNoise(Cell(epsilon, 0), "coefficients") for epsilon in (1.0, 2.0)]
     both = noisy_coefficients(
         np.zeros((0, 30)), np.zeros(0, dtype=np.int64), (0,), 1, [1.0, 1.0], noises, books, task=0, is_non_negative=False
@@ -348,12 +322,8 @@ def test_without_noise_there_is_no_bound_and_releases_share_no_noise() -> None:
 # Sums of clients' vectors: bounded whatever a client does, with the noise they announce, and one entry a round.
 
 
-def client_ledger() -> Ledger:
-    return Ledger(DELTA, "add-remove", "every")
-
-
 def released_by_clients(*parts: ClientVectors, rate: float = 1.0) -> tuple[list[np.ndarray], Ledger]:
-    book = client_ledger()
+    book = ledger(recurrence="every")
     return noisy_client_sums(parts, [ReleaseNoise()], [book], task=0, what="test", batches=Batches(rate, None)), book
 
 
@@ -387,15 +357,11 @@ def test_one_client_moves_a_sum_by_the_bound_at_most() -> None:
 
 def test_noise_has_the_announced_spread_and_no_mean() -> None:
     """10,000 coordinates of sums over nobody: chi-square and mean, false alarm 1e-6 each; a spread 10 % wrong is seen."""
-    stds = [0.5, 1.45]
-    book = [client_ledger(), client_ledger()]
+    stds, books = [0.5, 1.45], [ledger(recurrence="every"), ledger(recurrence="every")]
     part = ClientVectors(REPLAY, np.zeros((0, 10_000)), 1.0, stds)
-    (found,) = noisy_client_sums([part], [ReleaseNoise(), ReleaseNoise()], book, task=0, what="test")
-    low, high = chi2.ppf([5e-7, 1 - 5e-7], 10_000)
+    (found,) = noisy_client_sums([part], [ReleaseNoise(), ReleaseNoise()], books, task=0, what="test")
     for values, std in zip(found, stds, strict=True):
-        assert low < (values**2).sum() / std**2 < high
-        for wrong in (0.9, 1.1):
-            assert not low < (values**2).sum() / (wrong * std) ** 2 < high
+        assert [variance_is(values, factor * std) for factor in (1.0, 0.9, 1.1)] == [True, False, False]
         assert abs(values.mean()) < -norm.ppf(5e-7) * std / 100
     assert abs(np.corrcoef(found)[0, 1]) < -norm.ppf(5e-7) / 100  # budgets never share noise
 
@@ -409,8 +375,7 @@ def test_statistics_of_one_round_are_one_event_amplified_once() -> None:
     assert len(book.entries) == 1
     event = book.entries[0].event
     assert isinstance(event, dp.PoissonSampledDpEvent)
-    assert event.sampling_probability == rate
-    assert event.event.noise_multiplier == pytest.approx(sigma / 2)
+    assert (event.sampling_probability, event.event.noise_multiplier) == (rate, pytest.approx(sigma / 2))
     assert book.epsilon() == pytest.approx(4.79, rel=0.01)  # the card's PLD for one round
 
 
@@ -423,8 +388,7 @@ def test_replay_and_head_of_one_round_are_told_apart_and_paid_together() -> None
     assert entry.event == dp.PoissonSampledDpEvent(0.3, dp.GaussianDpEvent(pytest.approx(joint)))
     assert set(entry.channels) == {REPLAY, HEAD}
     alone = dp.PoissonSampledDpEvent(0.3, dp.GaussianDpEvent(pytest.approx(6.66)))
-    assert entry.channels[REPLAY] == alone
-    assert entry.channels[HEAD] == alone
+    assert (entry.channels[REPLAY], entry.channels[HEAD]) == (alone, alone)
     parts = book.by_channel()
     assert max(parts.values()) <= book.epsilon() < sum(parts.values())
 
@@ -445,21 +409,19 @@ def test_a_round_without_clients_costs_and_looks_as_any_other() -> None:
 
 
 def test_releases_may_have_vectors_of_their_own() -> None:
-    vectors = np.random.default_rng(2).standard_normal((2, 3, 4))
+    vectors, books = np.random.default_rng(2).standard_normal((2, 3, 4)), [ledger(recurrence="every") for _ in range(2)]
     part = ClientVectors(HEAD, vectors, 9.0, [0.0, 0.0])
-    (found,) = noisy_client_sums([part], [ReleaseNoise()] * 2, [client_ledger(), client_ledger()], task=0, what="test")
+    (found,) = noisy_client_sums([part], [ReleaseNoise()] * 2, books, task=0, what="test")
     assert found == pytest.approx(vectors.sum(axis=1))
 
 
 def test_a_client_s_own_noise_is_not_averaged_and_not_amplified() -> None:
-    book = client_ledger()
+    book = ledger(recurrence="every")
     part = ClientVectors(REPLAY, np.full((500, 20), 3.0), 1.0, [2.0])
     found = noisy_client_vectors(part, [ReleaseNoise()], [book], task=0, what="test")
     assert found.shape == (1, 500, 20)
     assert book.entries[0].event == dp.GaussianDpEvent(2.0)
-    noise = found[0] - 1 / math.sqrt(20)
-    low, high = chi2.ppf([5e-7, 1 - 5e-7], noise.size)
-    assert low < (noise**2).sum() / 4 < high
+    assert variance_is(found[0] - 1 / math.sqrt(20), 2.0)
 
 
 def test_clipped_rows_shorten_and_leave_alone() -> None:

@@ -23,8 +23,8 @@ def test_release_noise_never_repeats_and_seeded_noise_does_by_cell_and_purpose()
     assert (ReleaseNoise().added32(nothing, 1.0) != ReleaseNoise().added32(nothing, 1.0)).any()
     again = [noise_of("seeded", CELL, "training").added32(nothing, 1.0) for _ in range(2)]
     np.testing.assert_array_equal(*again)
-    for other in (noise_of("seeded", Cell(2.0, 0), "training"), noise_of("seeded", CELL, "labels")):
-        assert (other.added32(nothing, 1.0) != again[0]).any()
+    for cell, purpose in ((Cell(2.0, 0), "training"), (Cell(1.0, 1), "training"), (CELL, "labels")):
+        assert (noise_of("seeded", cell, purpose).added32(nothing, 1.0) != again[0]).any()
 
 
 @pytest.mark.parametrize("seed", [None, 7])

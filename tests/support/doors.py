@@ -19,7 +19,6 @@ from dpcl_core.data.card import Kind
 from tests.data.making import picture, write
 
 N, N_TEST = 120, 40
-LABELS = [row % 4 for row in range(N)]
 Row = TypeVar("Row")
 
 

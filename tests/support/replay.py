@@ -167,18 +167,11 @@ def _spent(spec: RunSpec, cell: Cell) -> float:
 def _finished(spec: RunSpec, cell: Cell, n_tasks: int) -> CellFinished:
     leak = ("The list of labels is read from the data: it can show with certainty that someone took part.",)
     guarantee = Guarantee(
-        epsilon=_spent(spec, cell),
-        delta=spec.privacy.delta,
-        unit="one training image",
-        adjacency="add-remove: neighbouring datasets differ by one image added or removed",
-        composition="parallel: every image is in one task",
-        scope="every classifier released along the stream, one after each task",
-        claimed_epsilon=cell.epsilon,
-        noise=spec.privacy.noise,
-        assumptions=("the list of classes is public",),
-        not_covered=("the test images",),
+        epsilon=_spent(spec, cell), delta=spec.privacy.delta, unit="one training image", claimed_epsilon=cell.epsilon,
+        adjacency="add-remove: neighbouring datasets differ by one image added or removed", noise=spec.privacy.noise,
+        composition="parallel: every image is in one task", assumptions=("the list of classes is public",),
+        scope="every classifier released along the stream, one after each task", not_covered=("the test images",),
         caveats=leak if spec.labels == "data" else (),
         parts={f"task {task + 1}": _spent(spec, cell) for task in range(n_tasks)},
-    )
-    matrix = [_row(cell, task) for task in range(n_tasks)]
-    return CellFinished(cell, metrics.summary(matrix), guarantee, 0.25)
+    )  # fmt: skip
+    return CellFinished(cell, metrics.summary([_row(cell, task) for task in range(n_tasks)]), guarantee, 0.25)

@@ -21,13 +21,9 @@ PROTOTYPES = Prototypes(
 SCORES = AnchorScores(0.5, (10, 50), (0.61, 0.6), (0.2, 0.0), (0.9, 1.3), (57.0, math.inf), (0.7, 0.9))
 TOLD = Signatures(
     Cell(4.0, 13), 0, 0, ENTRIES, PROTOTYPES, (0.5, 0.75), "anchors, centred",
-    agreement={"random": 0.0, "anchors, centred": 0.5, "public axes": 0.8},
-    noise_levels=(0.0, 0.1),
-    agreement_at={"Hungarian": (1.0, 0.2), "anchors, centred": (1.0, 0.6)},
-    demanded={"central": 0.03, "local": 0.9},
-    signal={"mean": 0.4, "second moment": 0.8},
-    noise={"mean": 0.15, "second moment": 40.0},
-    anchors=SCORES,
+    agreement={"random": 0.0, "anchors, centred": 0.5, "public axes": 0.8}, noise_levels=(0.0, 0.1),
+    agreement_at={"Hungarian": (1.0, 0.2), "anchors, centred": (1.0, 0.6)}, demanded={"central": 0.03, "local": 0.9},
+    signal={"mean": 0.4, "second moment": 0.8}, noise={"mean": 0.15, "second moment": 40.0}, anchors=SCORES,
     mode_names=("World", "Sports"),
 )  # fmt: skip
 

@@ -32,10 +32,7 @@ class Host(ThreadingHTTPServer):
 
 class _Handler(SimpleHTTPRequestHandler):
     server: Host
-    extensions_map: ClassVar = {
-        **SimpleHTTPRequestHandler.extensions_map,
-        ".mjs": "application/octet-stream",
-    }  # as some hosts do
+    extensions_map: ClassVar = {**SimpleHTTPRequestHandler.extensions_map, ".mjs": "application/octet-stream"}  # as some do
 
     def log_message(self, *_: object) -> None:
         pass
