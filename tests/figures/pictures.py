@@ -13,7 +13,7 @@ from dpcl_core.figures import answer, curves, matching, reproduction, statistics
 from dpcl_core.figures.picture import Picture
 from dpcl_core.lessons.text import Scale
 from dpcl_core.runs import frames
-from tests.figures import test_answer, test_reproduction, test_statistics, test_stream, test_tokens, test_watched
+from tests.figures import test_answer, test_reproduction, test_statistics, test_stream, test_tokens
 from tests.figures.making import accuracy
 from tests.support.signatures import TOLD
 
@@ -73,9 +73,9 @@ PICTURES: dict[str, Draw] = dict(
         _of(curves.signal_and_noise, frames.statistics([TOLD])),
         _of(answer.picture, SEVERAL, standings={"b": "claimed"}, audited={("b", 1.0): 2.3456}, references=REFERENCES),
         _of(tokens.ledger, SPENT),
-        _of(tokens.noise_against_tasks, test_watched.NOISE),
-        _of(tokens.spending, test_watched.SPENT),
-        _of(tokens.race, test_watched.RACED),
+        _of(tokens.noise_against_tasks, test_tokens.NOISE),
+        _of(tokens.spending, test_tokens.SPENT),
+        _of(tokens.race, test_tokens.RACED),
         _of(stream.strips, STRIPS, ["0", "1"], finding="B differs."),
         _of(curves.class_bars, CLASSES, ("cat", "dog", "ant"), colours=["#0072b2", "#d55e00"]),
         _of(curves.accuracy_over_tasks, accuracy(), n_tasks=4, references=REFERENCES),

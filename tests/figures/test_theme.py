@@ -112,17 +112,14 @@ def test_levels_that_print_alike_are_one_line_and_near_ones_have_their_names_apa
     assert [note["yanchor"] for note in none.texts] == ["bottom"], "below 0 there is no room"
 
 
-@pytest.mark.parametrize(
-    ("points", "side", "anchor"),
-    [
-        ([42.0, 80.0, 80.0], 0.5, "bottom"),  # the first point lies where the name would
-        ([42.0, 42.0, 80.0], 1.0, "bottom"),
-        ([42.0, 42.0, 42.0], 0.0, "top"),  # above, all is taken
-        ([30.0, 80.0, 80.0], 0.5, "bottom"),  # no point, but the line between two
-        ([None, 42.0, 42.0], 0.0, "bottom"),
-        ([80.0, 80.0, 80.0], 0.0, "bottom"),
-    ],
-)
+@pytest.mark.parametrize(("points", "side", "anchor"), [
+    ([42.0, 80.0, 80.0], 0.5, "bottom"),  # the first point lies where the name would
+    ([42.0, 42.0, 80.0], 1.0, "bottom"),
+    ([42.0, 42.0, 42.0], 0.0, "top"),  # above, all is taken
+    ([30.0, 80.0, 80.0], 0.5, "bottom"),  # no point, but the line between two
+    ([None, 42.0, 42.0], 0.0, "bottom"),
+    ([80.0, 80.0, 80.0], 0.0, "bottom"),
+])  # fmt: skip
 def test_a_level_s_name_covers_no_curve(points: list[float | None], side: float, anchor: str) -> None:
     chart = theme.Chart(False, 300)
     chart.line([1, 2, 3], points, "curve", "#000", "%{y}")

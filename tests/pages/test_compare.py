@@ -53,19 +53,16 @@ def test_nothing_to_compare_shows_the_example_and_the_next_step(open_page: Open)
     assert drawings(page)
 
 
-@pytest.mark.parametrize(
-    ("first", "second", "query", "said", "not_said"),
-    [
-        ({}, {"tasks": 2}, {}, ["A and B had different streams", "No difference is drawn."], []),
-        ({"epsilons": (1.0,)}, {"epsilons": (2.0,)}, {}, ["share no ε"], []),
-        ({}, {"labels": "data"}, {}, ["privacy-bar not-dp", "Whatever is published is at most"], []),
-        ({"seeds": (0, 1, 2, 3, 4)}, {"seeds": (0, 1, 2)}, {}, [" · 5 and 3 seeds · ", " · 3 seeds · "], []),
-        ({}, {"labels": "prior"}, {}, ["A minus B, final accuracy", "- At ε = 1: ", "- Without noise: "], ["ε = ∞: "]),
-        ({}, {}, {"ta": "A"}, ["no test after 2, 3, 4, 5 tasks"], []),
-        ({}, {"epsilons": (math.inf,)}, {"want": "20"}, ["B: No finite ε", "20 % accuracy needs"], []),
-        ({}, {"labels": "data"}, {"want": "20"}, ["B: The list of labels is read from the data: no ε bounds that"], []),
-    ],
-)
+@pytest.mark.parametrize(("first", "second", "query", "said", "not_said"), [
+    ({}, {"tasks": 2}, {}, ["A and B had different streams", "No difference is drawn."], []),
+    ({"epsilons": (1.0,)}, {"epsilons": (2.0,)}, {}, ["share no ε"], []),
+    ({}, {"labels": "data"}, {}, ["privacy-bar not-dp", "Whatever is published is at most"], []),
+    ({"seeds": (0, 1, 2, 3, 4)}, {"seeds": (0, 1, 2)}, {}, [" · 5 and 3 seeds · ", " · 3 seeds · "], []),
+    ({}, {"labels": "prior"}, {}, ["A minus B, final accuracy", "- At ε = 1: ", "- Without noise: "], ["ε = ∞: "]),
+    ({}, {}, {"ta": "A"}, ["no test after 2, 3, 4, 5 tasks"], []),
+    ({}, {"epsilons": (math.inf,)}, {"want": "20"}, ["B: No finite ε", "20 % accuracy needs"], []),
+    ({}, {"labels": "data"}, {"want": "20"}, ["B: The list of labels is read from the data: no ε bounds that"], []),
+])  # fmt: skip
 def test_two_runs_are_told_apart_by_what_they_share(
     open_page: Open, store: Store, first: dict[str, Any], second: dict[str, Any], query: dict[str, str], said: list[str],
     not_said: list[str],
@@ -80,19 +77,14 @@ def test_a_run_without_a_bound_by_itself_needs_no_epsilon(open_page: Open, store
     assert "20 % accuracy needs" not in words(open_page("runs", view="compare", v="1", r=_filled(store, **run), want="20"))
 
 
-def test_unknown_runs_of_a_link_are_named(open_page: Open, store: Store) -> None:
-    first = _filled(store)
-    page = open_page("runs", view="compare", v="1", r=f"{first},0123456789ab")
-    assert any("0123456789ab, which this store does not have" in w.value.replace("\\", "") for w in page.warning)
-    assert page.multiselect[0].value == [first]
-
-
 def test_a_link_to_a_deleted_run_or_an_audit_leads_to_no_run(open_page: Open, store: Store) -> None:
     """Nor does one to an id with NUL, which no database of PostgreSQL reads."""
     first, deleted = _filled(store), _filled(store)
     audit = Audits(store).create(first)
     store.delete(deleted)
     page = open_page("runs", view="compare", v="1", r=",".join([first, deleted, audit, "0\0"]))
+    named = [warning.value.split(", ")[0] for warning in page.warning]
+    assert named == [f"The link names run {run}" for run in (deleted, audit, "0\0")]
     assert page.multiselect[0].value == [first]
     assert store.listed([first, deleted, audit, "0\0"]).keys() == {first}
     assert store.present([first, deleted, "0\0"]).keys() == {first, deleted}
@@ -119,16 +111,13 @@ def test_one_run_asks_for_another_and_opens_its_settings(open_page: Open, store:
 PRIOR = {"labels": "prior"}
 
 
-@pytest.mark.parametrize(
-    ("runs", "opened", "said"),
-    [
-        ([{}, PRIOR, {"tasks": 2}], [0, 1], "agree exactly"),  # the newest has another stream
-        ([{}, PRIOR, {"labels": "data"}], [0, 1], "agree exactly"),  # of the newest it would warn
-        ([{}, PRIOR, {"epsilons": (math.inf,)}], [0, 1], "agree exactly"),  # shares ∞ alone with the others
-        # The same settings twice: nothing to compare.
-        ([{}, {}, {"tasks": 2}], [2], "Open this run's settings, change one, press Start"),
-    ],
-)
+@pytest.mark.parametrize(("runs", "opened", "said"), [
+    ([{}, PRIOR, {"tasks": 2}], [0, 1], "agree exactly"),  # the newest has another stream
+    ([{}, PRIOR, {"labels": "data"}], [0, 1], "agree exactly"),  # of the newest it would warn
+    ([{}, PRIOR, {"epsilons": (math.inf,)}], [0, 1], "agree exactly"),  # shares ∞ alone with the others
+    # The same settings twice: nothing to compare.
+    ([{}, {}, {"tasks": 2}], [2], "Open this run's settings, change one, press Start"),
+])  # fmt: skip
 def test_it_opens_on_the_newest_pair_that_can_be_compared_else_on_the_newest_run(
     open_page: Open, store: Store, runs: list[dict[str, Any]], opened: list[int], said: str
 ) -> None:
@@ -141,7 +130,7 @@ def test_it_opens_on_the_newest_pair_that_can_be_compared_else_on_the_newest_run
 
 def test_a_ceiling_is_not_what_it_opens_on(open_page: Open, store: Store) -> None:
     private, wanted = {_filled(store), _filled(store, **PRIOR)}, measured.settings(SPEC)
-    replay.fill(store, wanted, replay.recorded(wanted))
+    replay.finished(store, wanted)
     assert set(open_page("runs", view="compare").multiselect[0].value) == private
 
 
@@ -149,8 +138,7 @@ def test_a_wanted_accuracy_gives_an_epsilon_for_every_run(open_page: Open, store
     first, second = _filled(store), _filled(store, labels="prior")
     page = open_page("runs", view="compare", v="1", r=f"{first},{second}", want="20")
     assert page.number_input[0].value == 20
-    said = words(page)
-    assert re.search(r"A: .*20 % accuracy needs .*B: .*20 % accuracy needs ", said)
+    assert re.search(r"A: .*20 % accuracy needs .*B: .*20 % accuracy needs ", words(page))
     page.number_input[0].set_value(100).run()
     assert "A: No ε tried gives 100 % accuracy" in words(page)
 
@@ -219,8 +207,7 @@ def test_curves_of_different_length_are_one_sentence_and_nothing_is_lost(open_pa
 
 
 def test_other_test_data_are_refused(open_page: Open, store: Store) -> None:
-    other = replace(SPEC, data=replace(SPEC.data, test_per_class=5))
-    second = replay.fill(store, other, replay.recorded(other), name="fewer")
+    second = replay.finished(store, replace(SPEC, data=replace(SPEC.data, test_per_class=5)), name="fewer")
     page = open_page("runs", view="compare", v="1", r=f"{_filled(store)},{second}", ta="A", tb="B")
     assert any("No test." in warning.value.replace("\\", "") for warning in page.warning)
 
@@ -244,16 +231,13 @@ def _with(**changes: object) -> RunSpec:
     return checks.parse(raw)
 
 
-@pytest.mark.parametrize(
-    ("other", "words"),
-    [
-        ({"labels": "prior", "seeds": [0]}, None),
-        ({"data": {"dataset": "mnist"}}, "different data (Handwritten digits, MNIST)"),
-        ({"data": {"test_per_class": 5}}, "different subsets"),
-        ({"public_labels": ["0", "1"]}, "different classes"),
-        ({"scenario": {"tasks": 2}}, "different streams"),
-    ],
-)
+@pytest.mark.parametrize(("other", "words"), [
+    ({"labels": "prior", "seeds": [0]}, None),
+    ({"data": {"dataset": "mnist"}}, "different data (Handwritten digits, MNIST)"),
+    ({"data": {"test_per_class": 5}}, "different subsets"),
+    ({"public_labels": ["0", "1"]}, "different classes"),
+    ({"scenario": {"tasks": 2}}, "different streams"),
+])  # fmt: skip
 def test_different_tests_are_named(other: dict[str, object], words: str | None) -> None:
     warning = comparison.different_tests({"A": _with(), "B": _with(**other)})
     assert warning is None if words is None else str(warning).startswith("A and B") and words in str(warning)
@@ -286,8 +270,7 @@ def test_settings_that_differ_are_named_as_on_the_form_of_train() -> None:
     none = "not a setting here"
     named = {row["setting"]: (row["A"], row["B"]) for row in rows}
     assert named["Method"] == (methods.CARDS["cosine"].title, methods.CARDS["peft-ensemble"].title)
-    assert named["Adapted parts"] == (none, "FiLM")
-    assert named["Sampling rate q"] == (none, "0.25")
+    assert (named["Adapted parts"], named["Sampling rate q"]) == ((none, "FiLM"), (none, "0.25"))
     assert named["Network for the features"][0] == backbones.CARDS["pixels"].title
     assert named["Privacy budget ε"] == ("1", "1, 8")
     assert named["Neighbouring datasets differ by"] == ("one example replaced", "one example present or left out")
@@ -304,24 +287,3 @@ def test_every_setting_of_a_run_has_a_name_for_readers(scenario: str) -> None:
         titles = {key: fields.title(key, method, scenario) for key in settings}
         assert not [key for key, title in titles.items() if title == key]
         assert len(set(titles.values())) == len(titles), "two columns of a table have two names"
-
-
-def test_a_pair_without_a_warning_and_with_enough_seeds_comes_first() -> None:
-    one, prior, unbounded = (replay.a_spec(labels=labels) for labels in ("prior-const", "prior", "data"))
-    assert comparison.comparable({"a": unbounded, "b": one}) is None, "their ε are not of one kind"
-    assert comparison.comparable({"a": unbounded, "b": one, "c": prior}) == ("b", "c")
-    single = replay.a_spec(labels="dp-learned", seeds=(0,))
-    assert comparison.comparable({"a": single, "b": one}) == ("a", "b")
-    assert comparison.comparable({"a": single, "b": one, "c": prior}) == ("b", "c")
-    first, second = (replay.a_spec(labels=labels, epsilons=(math.inf,)) for labels in ("prior", "prior-const"))
-    assert comparison.comparable({"a": first, "b": second, "c": one, "d": prior}) == ("c", "d")
-
-
-def test_runs_with_too_few_shared_seeds_are_to_be_run_with_enough() -> None:
-    one, other, more = (replay.a_spec(seeds=seeds) for seeds in ((0,), (1,), (4, 5, 6, 7)))
-    assert {name: spec.seeds for name, spec in comparison.with_enough_seeds({"A": one, "B": other}).items()} == {
-        "A": (0, 1, 2), "B": (0, 1, 2),
-    }  # fmt: skip
-    enough = comparison.with_enough_seeds({"A": one, "B": more})
-    assert {name: spec.seeds for name, spec in enough.items()} == {"A": more.seeds}
-    assert comparison.with_enough_seeds({"A": more, "B": replay.a_spec(seeds=(5, 6, 7))}) == {}

@@ -7,7 +7,6 @@ from dataclasses import asdict
 
 import pytest
 from safetensors.numpy import save
-from sqlalchemy import update
 from streamlit.testing.v1 import AppTest
 
 from dpcl_core import checks
@@ -15,7 +14,6 @@ from dpcl_core.checkpoints import Checkpoint
 from dpcl_core.runs import process, resumption
 from dpcl_core.runs.audits import Audits
 from dpcl_core.runs.store import Store
-from dpcl_core.runs.tables import runs
 from pages import runs as runs_page
 from tests.pages.conftest import Open, Patch, address, box, labels, press, words
 from tests.support import replay
@@ -37,8 +35,7 @@ def test_the_table_shows_every_state(open_page: Open, store: Store) -> None:
         replay.fill(store, SPEC, ALL, status=state, name=f"a {state} run")
     page = open_page("runs")
     table = page.dataframe[0].value
-    assert set(table["status"]) == {*states}
-    assert table["name"].iloc[0] == "a finished run"
+    assert (set(table["status"]), table["name"].iloc[0]) == ({*states}, "a finished run")
     assert "Queue on cpu: running “a running run”; 1 waiting." in words(page)
 
 
@@ -47,14 +44,12 @@ def test_accuracy_is_the_mean_over_seeds_at_the_largest_budget(store: Store) -> 
     frame = runs_page.table([store.get(run_id)], store.final_accuracies([run_id]))
     cells = [cell for cell in store.results([run_id])[run_id] if cell.cell.epsilon == float("inf")]
     expected = 100 * sum(cell.metrics["AA"] or 0.0 for cell in cells) / len(cells)
-    assert str(frame["accuracy"][0]) == f"{expected:.1f}"
-    assert frame["data"][0] == "Handwritten digits"
+    assert (str(frame["accuracy"][0]), frame["data"][0]) == (f"{expected:.1f}", "Handwritten digits")
 
 
 def test_warnings_fit_into_the_table_and_the_rest_is_said_below(open_page: Open, store: Store) -> None:
     raw = {**asdict(SPEC), "labels": "data", "data": {"dataset": "digits", "train_per_class": 20}}
-    spec = checks.parse(raw)
-    replay.fill(store, spec, replay.recorded(spec))
+    replay.finished(store, checks.parse(raw))
     page = _tick(open_page("runs"), 0)
     row = page.dataframe[0].value.iloc[0]
     assert (row["data"], row["epsilons"]) == ("Handwritten digits (subset)", "1, 8, ∞ (no bound)")
@@ -62,9 +57,7 @@ def test_warnings_fit_into_the_table_and_the_rest_is_said_below(open_page: Open,
     assert "largest ε" in json.loads(page.dataframe[0].proto.columns)["accuracy"]["label"]
 
 
-def test_filters_of_the_link_hold_and_its_run_is_there_however_many_are_newer(
-    open_page: Open, store: Store, monkeypatch: Patch
-) -> None:
+def test_filters_of_the_link_hold_and_its_run_is_there(open_page: Open, store: Store, monkeypatch: Patch) -> None:
     def listed(**link: str) -> list[str]:
         page = open_page("runs", v="1", **link)
         assert not page.warning
@@ -126,9 +119,7 @@ def test_a_link_opens_its_run_which_is_not_called_missing_once_it_is_deleted(ope
     assert not page.warning
 
 
-def test_ticked_runs_that_have_finished_are_compared_below_the_list_and_in_the_other_view(
-    open_page: Open, store: Store
-) -> None:
+def test_ticked_runs_that_have_finished_are_compared_below_and_in_the_other_view(open_page: Open, store: Store) -> None:
     replay.fill(store, SPEC, ALL, status="cancelled")
     older, newer = (replay.fill(store, SPEC, ALL, name=name) for name in ("older", "newer"))
     page = _tick(open_page("runs"), 0)
@@ -175,9 +166,7 @@ def _opened(open_page: Open, where: str, run_id: str) -> AppTest:
 
 @pytest.mark.parametrize("where", ["runs", "train"])
 @pytest.mark.parametrize("is_damaged", [False, True])
-def test_a_run_whose_process_died_can_be_resumed_unless_its_checkpoint_is_damaged(
-    open_page: Open, store: Store, idle: None, where: str, is_damaged: bool
-) -> None:
+def test_a_lost_run_resumes_unless_damaged(open_page: Open, store: Store, idle: None, where: str, is_damaged: bool) -> None:
     run_id = _lost(store, b"no state" if is_damaged else save({}))
     page = _opened(open_page, where, run_id)
     assert "Retry" in labels(page)
@@ -190,15 +179,6 @@ def test_a_run_whose_process_died_can_be_resumed_unless_its_checkpoint_is_damage
         assert "Resume" not in labels(page)
 
 
-def test_what_the_error_of_a_run_says_already_is_not_said_again(open_page: Open, store: Store) -> None:
-    run_id = _lost(store, b"no state")
-    why = resumption.why_not(store, run_id)
-    with store.writing() as connection:  # as where the damage was found when the run was to go on
-        connection.execute(update(runs).values(status="failed", error_kind="store", error=f"{why}."))
-    page = _opened(open_page, "runs", run_id)
-    assert words(page).count("the checkpoint after task 1") == 1
-
-
 def test_rename_refuses_an_empty_name_in_words(open_page: Open, store: Store) -> None:
     run_id = replay.fill(store, SPEC, ALL, name="old")
     page = _tick(open_page("runs"), 0)
@@ -208,23 +188,11 @@ def test_rename_refuses_an_empty_name_in_words(open_page: Open, store: Store) ->
     assert store.get(run_id).name == "old"
 
 
-def test_a_tuning_is_in_the_queue_but_not_among_the_runs(open_page: Open, store: Store) -> None:
-    from dpcl_core.runs.audits import Studies
-    from tests.support import tuned
-
-    replay.fill(store, SPEC, [], status="queued")
-    Studies(store).create(tuned.a_tuning())
-    page = open_page("runs")
-    assert "Queue on cpu: free; 2 waiting." in words(page)
-    assert len(page.dataframe[0].value) == 1
-
-
 def test_a_link_to_a_run_that_is_not_here_says_so_and_adds_no_row(open_page: Open, store: Store) -> None:
     run_id = replay.fill(store, SPEC, ALL, name="audited")
     for linked in ("0" * 12, Audits(store).create(run_id), "0\0"):
         page = open_page("runs", v="1", run=linked)
-        assert list(page.dataframe[0].value["name"]) == ["audited"]
-        assert len(page.warning) == 1
+        assert (list(page.dataframe[0].value["name"]), len(page.warning)) == (["audited"], 1)
         assert "Tick a run to open" in words(page)
         if linked == "0" * 12:
             assert page.warning[0].value == f"The link asks for run {linked}, which is not in this store."

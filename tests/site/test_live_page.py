@@ -31,8 +31,7 @@ def test_scripts_find_each_other_and_ask_for_files_of_the_site_alone() -> None:
 
 def test_the_page_asks_its_own_origin_alone() -> None:
     page = build.live_page()
-    written = runs.run_page(page, [page])
-    assert f'content="{build.POLICY}"' in written
+    assert f'content="{build.POLICY}"' in runs.run_page(page, [page])
     assert "connect-src 'self' blob:" in build.POLICY
     assert "{{" not in page.body
     assert 'data-state="loading"' in page.body
@@ -44,19 +43,12 @@ def outcome(means: dict[float, list[float]], **settings: object) -> dict[str, ob
 
 
 @javascript.NEEDED
-@pytest.mark.parametrize(
-    ("found", "said"),
-    [
-        (None, "no_run"),
-        (outcome({1: [0.9] * 3}, labels="prior"), "other"),
-        (outcome({1: [0.9] * 2, 0.5: [0.7] * 3}), "few"),
-        (outcome({1: [0.7] * 3}), "none"),
-        (outcome({1: [0.9] * 3, 2: [0.9] * 3}), "all"),
-        (outcome({1: [0.9] * 3, 2: [0.7] * 3}), "mixed"),
-        (outcome({2: [0.9] * 3, 1: [0.7] * 3}), "wide"),
-        (outcome({1.5: [0.9, 0.7, 0.8], 1: [0.79] * 3}), "right"),
-    ],
-)
+@pytest.mark.parametrize(("found", "said"), [
+    (None, "no_run"), (outcome({1: [0.9] * 3}, labels="prior"), "other"), (outcome({1: [0.7] * 3}), "none"),
+    (outcome({1: [0.9] * 2, 0.5: [0.7] * 3}), "few"), (outcome({1: [0.9] * 3, 2: [0.9] * 3}), "all"),
+    (outcome({1: [0.9] * 3, 2: [0.7] * 3}), "mixed"), (outcome({2: [0.9] * 3, 1: [0.7] * 3}), "wide"),
+    (outcome({1.5: [0.9, 0.7, 0.8], 1: [0.79] * 3}), "right"),
+])  # fmt: skip
 def test_an_answer_is_judged_by_the_run(found: object, said: str) -> None:
     # 0.9, 0.7 and 0.8 have a mean of 0.8 up to rounding: the share is a hair less here, so that rounding decides nothing.
     text = {**TEXT, "share": 0.7999, "wanted": TEXT["settings"]}

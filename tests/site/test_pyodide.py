@@ -97,8 +97,7 @@ def of_registries(official: Path, monkeypatch: pytest.MonkeyPatch, core: dict[st
 
 def test_registries_serve_where_the_official_server_is_away(official: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     of_registries(official, monkeypatch, CORE, {f"some/files/{WHEEL}": NUMPY, "some/code.py": b"raise SystemExit"})
-    place = fetched()
-    assert {path.name for path in place.iterdir()} == {*CORE, WHEEL}
+    assert {path.name for path in fetched().iterdir()} == {*CORE, WHEEL}
 
 
 def test_a_registry_is_held_to_the_official_hashes(official: Path, monkeypatch: pytest.MonkeyPatch) -> None:

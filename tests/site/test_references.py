@@ -46,8 +46,7 @@ def test_the_figures_of_a_recorded_question_draw_its_ceiling() -> None:
     first = next(iter(form.specs.values()))
     known = questions.recorded_references("paper-split-cifar-100-small", first, form.runs)
     drawn = questions.picture(first, form.runs, questions.question_names(form.specs), known).figure
-    texts = [note.text for note in drawn.layout.annotations]
-    assert f"at once, no noise {100 * known.ceiling:.0f} %" in texts
+    assert f"at once, no noise {100 * known.ceiling:.0f} %" in [note.text for note in drawn.layout.annotations]
     assert comparison.references_beside(form, "AA") == known
 
 
@@ -76,15 +75,10 @@ def test_an_encoder_of_texts_has_a_recorded_score(name: str) -> None:
 
 @pytest.mark.parametrize("protocol", ["class-incremental", "one-vs-rest"])
 def test_what_is_recorded_of_texts_is_what_a_run_begins_with(protocol: str) -> None:
-    spec = checks.parse(
-        {
-            "method": "label-means",
-            "data": {"dataset": "pii-synthetic", "backbone": "hashed-text", "train_per_class": 20, "test_per_class": 10},
-            "scenario": {"kind": "federated", "protocol": protocol, "clients": 3},
-            "privacy": {"delta": 1e-5},
-            "seeds": [0, 1],
-        }
-    )
+    data = {"dataset": "pii-synthetic", "backbone": "hashed-text", "train_per_class": 20, "test_per_class": 10}
+    scenario = {"kind": "federated", "protocol": protocol, "clients": 3}
+    asked = {"method": "label-means", "data": data, "scenario": scenario, "privacy": {"delta": 1e-5}, "seeds": [0, 1]}
+    spec = checks.parse(asked)
     begun = next(event for event in engine.open_run(checks.check_run(spec)) if isinstance(event, References))
     assert record_references.known(spec) == begun
     assert begun.untrained is not None
