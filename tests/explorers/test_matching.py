@@ -97,16 +97,6 @@ def test_anchors_near_a_group_are_the_public_examples_at_the_smallest_distance(s
         assert [away[place] for place in places.tolist()] == pytest.approx(nearest, rel=0.03)  # anchors are told rounded
 
 
-def test_few_anchors_are_those_alone(source: Rematch) -> None:
-    """Whatever stands at the others' place, nothing changes: the first five decide."""
-    other = source.public.anchors.copy()
-    other[5:] = other[5:][::-1]
-    moved = replace(source, public=replace(source.public, anchors=other))
-    assert moved.event(5, 0.1).entries.group == source.event(5, 0.1).entries.group
-    assert source.event(5, 0.0).entries.margin != source.event(20, 0.0).entries.margin
-    assert source.event(5, 0.0).entries.mean == source.event(20, 0.0).entries.mean
-
-
 def test_a_map_of_fewer_anchors_is_turned_towards_the_runs(source: Rematch) -> None:
     spread = np.full(source.public.anchors.shape, 1e-3)
     before = source.run_maps.signatures(source.public.anchors, spread)

@@ -26,14 +26,10 @@ PUBLISHED = test_reproduction._frame(
 SPENT = pd.concat(
     [test_tokens._spent([1.0, 1.5, 1.9], [1.0] * 3), test_tokens._spent([1.0] * 3, [1.0] * 3).assign(people="in one task")]
 )
-SETTINGS = pd.DataFrame(
-    [
-        ("A", "one", 60.0, 55.0, 65.0, 62.0),
-        ("A", "two", 70.0, 70.0, 70.0, math.nan),
-        ("B", "one", math.nan, math.nan, math.nan, 50.0),
-    ],
-    columns=["name", "setting", "ours", "low", "high", "published"],
-)
+SETTINGS = pd.DataFrame([
+    ("A", "one", 60.0, 55.0, 65.0, 62.0), ("A", "two", 70.0, 70.0, 70.0, math.nan),
+    ("B", "one", math.nan, math.nan, math.nan, 50.0),
+], columns=["name", "setting", "ours", "low", "high", "published"])  # fmt: skip
 RISING = {0.5: [0.3, 0.31, 0.33], 2.0: [0.5, 0.55, 0.52], 8.0: [0.8, 0.81, 0.83]}
 ANSWER = tradeoff.needed(RISING, 0.6)
 RUNS = [

@@ -179,15 +179,6 @@ def test_no_band_leaves_what_a_share_can_be_and_a_band_of_forgetting_may_be_belo
     assert curves._shares([-0.02, 0.0, 0.02]).low == 0
 
 
-def test_a_ghost_is_grey_and_keeps_its_names() -> None:
-    table = accuracy(n_tasks=2)
-    usual, ghost = (curves.accuracy_over_tasks(table, n_tasks=2, is_ghost=is_ghost) for is_ghost in (False, True))
-    colours = [{line.line.color for line in one.figure.data if line.mode == "lines+markers"} for one in (usual, ghost)]
-    assert [len(of) for of in colours] == [3, 1]
-    assert [note.text for note in usual.figure.layout.annotations] == [note.text for note in ghost.figure.layout.annotations]
-    assert usual.finding == ghost.finding
-
-
 # The accuracy matrix and the forgetting grid: numbers in their cells, nothing where nothing is known.
 
 
@@ -227,14 +218,6 @@ def test_numbers_can_be_read_on_every_shade(dark: bool) -> None:
         trace = build(accuracy(), epsilon=8.0, n_tasks=4, dark=dark).figure.data[0]
         for _, shade in trace.colorscale:
             assert contrast(shade, trace.textfont.color) >= 4.5, shade
-
-
-def test_many_tasks_leave_the_numbers_to_the_hover() -> None:
-    few = curves.accuracy_matrix(accuracy(), epsilon=8.0, n_tasks=4).figure.data[0]
-    many = curves.accuracy_matrix(accuracy(n_tasks=20), epsilon=8.0, n_tasks=20).figure.data[0]
-    assert few.texttemplate is not None
-    assert many.texttemplate is None
-    assert many.type == "heatmap"
 
 
 def test_what_was_not_tested_stays_empty_and_out_of_every_sentence() -> None:

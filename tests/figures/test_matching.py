@@ -85,16 +85,6 @@ def test_marks_stand_where_their_entries_are(space: Space) -> None:
     assert picture.finding == "3 of 4 entries of 2 clients found their group; 1 is ambiguous."
 
 
-def test_clients_have_shapes_and_an_ambiguous_entry_is_hollow() -> None:
-    drawn = on_map(ENTRIES, GROUPS, space="mean").figure.data
-    first, second = (trace for trace in drawn if trace.customdata is not None)
-    assert list(first.marker.symbol) == ["circle", "square-open", "square"]
-    assert list(second.marker.symbol) == ["circle"]
-    assert first.marker.size[0] > first.marker.size[1]
-    by_mode = on_map(ENTRIES, GROUPS, space="mean", by="mode")
-    assert [len(trace.x) for trace in by_mode.figure.data if trace.customdata is not None] == [2, 2]
-
-
 def test_the_map_keeps_its_part_over_rounds_and_shows_two_deviations_of_noise() -> None:
     within = (-3.0, 3.0, -1.0, 1.0)
     figure = on_map(ENTRIES, GROUPS, space="signature", within=within).figure

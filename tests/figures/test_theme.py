@@ -6,7 +6,6 @@ import itertools
 import math
 
 import numpy as np
-import plotly.graph_objects as go
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -125,23 +124,3 @@ def test_a_level_s_name_covers_no_curve(points: list[float | None], side: float,
     chart.line([1, 2, 3], points, "curve", "#000", "%{y}")
     chart.references(References(0.1, 0.4))
     assert [(note["x"], note["yanchor"]) for note in chart.texts] == [(0.0, "top"), (side, anchor)]
-
-
-def test_letters_lines_and_markers_grow_and_the_data_do_not() -> None:
-    figure = go.Figure(
-        [
-            go.Scatter(x=[0, 1], y=[2, 3], line={"width": 2}, marker={"size": 6}),
-            go.Bar(x=["a", "b"], y=[1, 2], marker={"line": {"width": 1}}),
-            go.Scatter(x=[0], y=[1], marker={"size": [4]}),
-        ],
-        layout={"font": {"size": 10}, "height": 300, "margin": {"l": 40, "t": 0}, "xaxis": {"tickfont": {"size": 8}}},
-    )
-    figure.add_annotation(text="here", x=0, y=2)
-    before = figure.to_json()
-    larger = theme.enlarged(figure, 1.5)
-    assert figure.to_json() == before
-    assert (larger.layout.font.size, larger.layout.annotations[0].font.size) == (15, 15)
-    assert larger.layout.xaxis.tickfont.size == 12
-    assert (larger.layout.margin.l, larger.layout.margin.r, larger.layout.height) == (60, None, 300)
-    assert (larger.data[0].line.width, larger.data[0].marker.size, larger.data[2].marker.size) == (3, 9, (4,))
-    assert [tuple(trace.y) for trace in larger.data] == [(2, 3), (1, 2), (1,)]

@@ -14,12 +14,10 @@ from dpcl_core.attacks import one_run
 from dpcl_core.explorers import matching
 from dpcl_core.lessons import modes, noise
 from dpcl_core.privacy import gaussian
-from dpcl_core.privacy.audit_bounds import Coins
+from dpcl_core.privacy.audit_bounds import Coins, bound_of_counts
 from scripts import make_anchors
 from tests.lessons import reference
 from tests.support import javascript
-
-SIGMA = gaussian.sigma(1.0, noise.DELTA)
 
 
 def test_one_list_pays_at_a_small_epsilon_and_not_without_noise_nor_in_one_task() -> None:
@@ -45,6 +43,12 @@ def gaussian_duel(sigma: float, n: int, seed: int, shift: float = 1.0) -> noise.
     generator = np.random.default_rng(seed)
     with_person, without = shift + sigma * generator.standard_normal(n), sigma * generator.standard_normal(n)
     return noise.Duel(*((x - 0.5) / sigma**2 for x in (with_person, without)))
+
+
+@pytest.mark.parametrize(("hits", "alarms"), [(0, 0), (50, 50), (0, 100)])
+def test_counts_that_prove_nothing_give_zero(hits: int, alarms: int) -> None:
+    """Always wrong, too: this rule proves nothing, its opposite would."""
+    assert bound_of_counts(hits, 100, alarms, 100, DELTA) == 0
 
 
 def test_the_proof_grows_without_end() -> None:

@@ -209,17 +209,6 @@ def test_the_numbers_that_the_words_name() -> None:
     assert pulled < 0 == left, "the hinge is off once a token is unlikely enough"
 
 
-@pytest.mark.parametrize("score", [0.65, 0.684, 0.9, 0.99])
-@pytest.mark.parametrize("strength", [1.0, 10.0, 20.0])
-def test_one_step_with_the_printed_term_learns_more_than_without(score: float, strength: float) -> None:
-    before = lesson.probability(score)
-    after = {form: lesson.after_a_step(form, score, strength) for form in EVERY}
-    assert after["printed"] > after["none"] > before
-    assert after["none"] > after["flipped"]
-    assert after["mask"] == pytest.approx(before)
-    assert max(after[form] for form in ("hinge", "unlikelihood", "npo")) < before
-
-
 def test_the_small_model_tells_what_the_lesson_says() -> None:
     found = {form: lesson.course(form, 0.9, 10.0) for form in EVERY}
     start = found["none"].secret[0]

@@ -232,7 +232,8 @@ def test_it_opens_on_a_finished_simulation(open_page: Open) -> None:
     assert len(played(page)["lists"]["modes"]) == 80
     assert "found their group" not in words(page)  # the browser draws the map, the server does not draw it again
     assert address(page) == {"view": "clients", "v": "1"}
-    assert [bool(chart.attrib["aria-label"]) for chart in drawings(page)] == [True] * len(drawings(page)) != []
+    assert drawings(page)
+    assert all(chart.attrib["aria-label"] for chart in drawings(page))
 
 
 def test_lists_that_the_browser_does_not_have_are_drawn_by_the_server(open_page: Open) -> None:
@@ -308,13 +309,6 @@ def test_a_run_without_lists_says_why(open_page: Open, store: Store, dataset: st
     (home / "data" / "diary").mkdir(parents=True)
     spec = replace(CLIENTS, data=replace(CLIENTS.data, dataset=dataset))
     assert said in words(open_page("explore", view="clients", run=replay.fill(store, spec, replay.recorded(CLIENTS))))
-
-
-def test_noise_that_hides_a_list_leaves_nothing_to_match() -> None:
-    said = anchor_source.event(replace(SETUP, side="client"))
-    assert said.demanded["local"] == pytest.approx(20 * said.demanded["central"])
-    assert said.noise["mean on all 384"] > said.signal["mean on all 384"]
-    assert said.noise["second moments of 384"] > 10 * said.signal["second moments of 384"]
 
 
 @pytest.mark.parametrize("status", quick(1, ["running", "finished"]))

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import json
 import math
-import sqlite3
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sqlalchemy import update
 from streamlit.testing.v1 import AppTest
 
-from dpcl_core import checks, export
+from dpcl_core import checks
 from dpcl_core.errors import BadInput
-from dpcl_core.events import CellFinished, TaskLearned
-from dpcl_core.runs import administration, tables
+from dpcl_core.runs import administration
 from dpcl_core.runs.shards import Sets
 from dpcl_core.runs.store import Store
 from dpcl_core.spec import Settings, parameter
@@ -288,8 +284,7 @@ def test_every_word_must_be_there_and_a_tag_is_a_whole_word(store: Store) -> Non
 def test_settings_that_cannot_be_read_hide_no_other_run(spec: str, store: Store) -> None:
     """As after an edit by hand, or from another version of the program."""
     good, bad = _filled(store, "lists"), _filled(store, "lists, damaged")
-    with store.writing() as connection:
-        connection.execute(update(tables.runs).where(tables.runs.c.id == bad).values(spec=spec))
+    replay.alter(store, bad, spec=spec)
     assert _found("lists", store) == [bad, good]
     assert _found("digits cosine", store) == [good]
     assert administration.runs_on(store, "digits") == [good]
@@ -312,11 +307,9 @@ def test_groups_share_a_tag_or_their_test(store: Store) -> None:
     assert other == f"{one} (2)"
 
 
-# What the first version of the app left is still good: what it kept of a run is read, and its links lead there. Store and
-# links were written by commit 5152048, the first with all of the pages whose links are here.
+# Links of the first version of the app are still good. They were written by commit 5152048, the first with all these pages.
 
 
-STORE = Path(__file__).resolve().parents[1] / "runs" / "layouts" / "first_version.sql"
 RUN = "25a7e4813d54"
 SPEC = (
     '{"method":"cosine","params":{},"data":{"dataset":"digits","train_per_class":20,"test_per_class":5,"backbone":"pixels"},'
@@ -346,38 +339,12 @@ LINKS: dict[str, tuple[link.Codec, str, dict[str, object]]] = {
 }  # fmt: skip
 
 
-@pytest.fixture
-def old(home: Path) -> Path:
-    """A home with what the first version kept of a run of digits that has finished, in today's tables."""
-    Store()
-    with sqlite3.connect(":memory:") as before, sqlite3.connect(home / "store.sqlite") as now:
-        before.executescript(STORE.read_text(encoding="utf-8"))
-        for table in ("runs", "events", "cells"):
-            rows = before.execute(f"SELECT * FROM {table}")
-            names = ", ".join(column[0] for column in rows.description)
-            marks = ", ".join("?" * len(rows.description))
-            now.executemany(f"INSERT INTO {table} ({names}) VALUES ({marks})", rows.fetchall())
-    return home
-
-
-def test_what_the_first_version_kept_of_a_run_is_read(old: Path) -> None:
-    store = Store()
-    (run,) = store.list_runs()
-    assert (run.id, run.status, run.spec.seeds, run.spec.privacy.epsilons) == (RUN, "finished", (0,), (1.0,))
-    events = store.events(RUN)
-    assert [event.task for event in events if isinstance(event, TaskLearned)] == [0, 1, 2, 3, 4]
-    (cell,) = (event for event in events if isinstance(event, CellFinished))
-    assert (cell.guarantee.epsilon, cell.metrics["AA"]) == (pytest.approx(1.0, rel=2e-6), pytest.approx(0.08))
-    assert export.document_of(store, run)["status"] == "finished"
-    assert store.create(run.spec) != RUN
-
-
 @pytest.mark.parametrize("name", LINKS)
-def test_the_first_versions_links_lead_to_what_they_named(name: str, old: Path, open_page: Open) -> None:
+def test_the_first_versions_links_lead_to_what_they_named(name: str, store: Store, open_page: Open) -> None:
     codec, query, named = LINKS[name]
     read = codec.read(dict(parse_qsl(query)))
-    assert {field: read.values[field] for field in named} == named
-    assert read.notices == ()
-    assert "The link" not in words(open_page(name, **dict(parse_qsl(query))))
+    assert ({field: read.values[field] for field in named}, read.notices) == (named, ())
+    run_id = replay.finished(store, replay.a_spec(epsilons=(1.0,), seeds=(0,)))
+    assert "The link" not in words(open_page(name, **dict(parse_qsl(query.replace(RUN, run_id)))))
     if name == "train":  # whose link names the settings of a spec
         assert checks.parse(train_form.raw_of(read.values)) == checks.parse(json.loads(SPEC))

@@ -284,13 +284,3 @@ def test_only_the_open_view_is_computed(open_page: Open, monkeypatch: pytest.Mon
     for name in ("sensitive_words", "matching_clients"):
         monkeypatch.setitem(sys.modules, f"pages.parts.{name}", None)  # an import of it raises
     assert "What happens if I change this?" in words(open_page("explore", view="playground"))
-
-
-def test_coming_back_to_a_page_finds_the_view_that_was_open(open_page: Open) -> None:
-    page = open_page("explore", view="words", th="0.3")
-    page.query_params.clear()
-    page.switch_page("pages/about.py").run()
-    assert "view" not in address(page)
-    page.query_params.clear()
-    page.switch_page("pages/explore.py").run()
-    assert address(page) == {"view": "words", "v": "1", "th": "0.3"}

@@ -12,11 +12,9 @@ from streamlit.testing.v1 import AppTest
 
 from dpcl_core.lessons import exercises, modes, text
 from dpcl_core.lessons.exercises import Handed
-from dpcl_core.runs.rooms import Rooms
-from dpcl_core.runs.store import Store
 from pages.lessons import CODEC
 from pages.parts import lesson_stage
-from tests.pages.conftest import Open, Patch, drawings, press, told, words
+from tests.pages.conftest import Open, drawings, press, told, words
 from tests.support.asserting import includes
 from tests.support.tiers import quick
 
@@ -70,25 +68,12 @@ def drawn(page: AppTest) -> Any:
     return one
 
 
-def elements(page: AppTest) -> list[str]:
-    """What the browser draws on the page."""
-    return [one.proto.component_name for one in page.get("bidi_component")]
-
-
 # The choices that come true with each lesson's own settings, as its explanations say.
 TRUE = {
-    "coin": (1, 1, 1, 1, 2, 1, 1),
-    "unit": (2, 2, 2, 1, 2),
-    "adding": (1, 1, 0, 2, 1, 0, 1),
-    "forgetting": (2, 1, 1, 1, 1),
-    "rare": (1, 1, 2, 2, 1),
-    "contract": (2, 1, 1, 2, 1, 1),
-    "audit": (1, 1, 1, 1, 1),
-    "choice": (2, 1, 2, 2, 1),
-    "network": (2, 1, 2, 1),
-    "members": (2, 2, 2, 1),
-    "gradient": (2, 1, 2, 2),
-}
+    "coin": (1, 1, 1, 1, 2, 1, 1), "unit": (2, 2, 2, 1, 2), "adding": (1, 1, 0, 2, 1, 0, 1), "forgetting": (2, 1, 1, 1, 1),
+    "rare": (1, 1, 2, 2, 1), "contract": (2, 1, 1, 2, 1, 1), "audit": (1, 1, 1, 1, 1), "choice": (2, 1, 2, 2, 1),
+    "network": (2, 1, 2, 1), "members": (2, 2, 2, 1), "gradient": (2, 1, 2, 2),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", quick(4, ON_SERVER))
@@ -180,7 +165,7 @@ def test_the_printed_sign_learns_harder_and_a_settings_change_is_in_the_link_and
 
 
 def test_the_course_has_its_parts_and_each_opens_on_a_lesson_of_its_own(open_page: Open) -> None:
-    page = open_page("lessons", l="digits")
+    page = open_page("lessons", l="shared")
     assert page.selectbox[0].options == [f"Part {n} of {len(text.PARTS)}: {name}" for n, name in enumerate(text.PARTS, 1)]
     for name, names in text.PARTS.items():
         page.selectbox[0].set_value(name).run()
@@ -275,31 +260,6 @@ def test_entries_matched_by_hand_are_counted(open_page: Open) -> None:
         box.set_value(partner)
     press(page, "Look")
     includes(words(page), "You matched 4 of 4 right.", "Correct.")
-
-
-def test_who_opened_a_room_asks_who_is_in_it_brings_predictions(open_page: Open, store: Store, monkeypatch: Patch) -> None:
-    monkeypatch.setattr("pages.parts.visitor.token", lambda: "a" * 32)
-    rooms = Rooms(store)
-    assert "lesson-ask" not in {button.key for button in open_page("lessons", l="coin").button}, "no room is open"
-    code = rooms.open("Monday", "a" * 32)
-    page = at(open_page, "coin", 2)
-    assert elements(page) == []
-    press(page, "Ask my class this question")
-    step = text.load("coin").steps[1]
-    assert rooms.state(code).poll.is_about(step.predict, step.choices)
-    assert elements(page) == ["room"]
-    assert "lesson-ask" not in {button.key for button in page.button}, "a second press would forget the answers"
-    rooms.end_poll(code, "a" * 32)
-    page.run()
-    assert "lesson-ask" in {button.key for button in page.button}
-    predict(page)
-    press(page, "○ 3.")
-    assert elements(page) == [], "another step is another question"
-    monkeypatch.setattr("pages.parts.visitor.token", lambda: "b" * 32)
-    rooms.join(code, "b" * 32)
-    page = open_page("lessons", l="coin")
-    assert elements(page) == ["ballot"]
-    assert "lesson-ask" not in {button.key for button in page.button}
 
 
 # Exercises and the teacher's page: from answers to a code, from codes to a table; a name and a key are checked.

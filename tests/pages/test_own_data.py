@@ -81,8 +81,7 @@ def drop(monkeypatch: Patch, name: str, content: str) -> None:
 
 def test_another_schema_makes_another_dataset_and_goes_on_counting(kept: str, open_page: Open, store: Store) -> None:
     spec = replay.a_spec()
-    spec = replace(spec, data=replace(spec.data, dataset=kept))
-    replay.finished(store, spec)
+    replay.finished(store, replace(spec, data=replace(spec.data, dataset=kept)))
     page = press(open_page("data"), "Change the schema")
     assert "The schema of visits (own data)." in words(page)
     assert box(page, "Target").value == 1 + ["age", "risk", "arm", "patient", "site"].index("risk")
@@ -160,14 +159,10 @@ def test_a_first_line_is_asked_about_before_anything_of_it_is_shown(home: Path, 
 
 
 @pytest.mark.usefixtures("unshared")
-@pytest.mark.parametrize(
-    ("content", "said"), [(b"", "empty file"), ("größe,label\n1,a\n".encode("utf-16"), "must be saved as UTF-8")]
-)
-def test_a_file_that_cannot_be_read_says_so_at_once(content: bytes, said: str, home: Path, open_page: Open) -> None:
-    (home / "table.csv").write_bytes(content)
+def test_a_file_that_cannot_be_read_says_so_at_once(home: Path, open_page: Open) -> None:
+    (home / "table.csv").write_bytes("größe,label\n1,a\n".encode("utf-16"))
     page = brought(open_page("data"), home / "table.csv")
-    assert said in words(page)
-    assert "The first line may be" not in words(page)
+    assert "must be saved as UTF-8" in words(page)
     assert not page.radio
 
 

@@ -155,16 +155,6 @@ def test_digits_at_a_budget_agree_with_the_engine_within_its_noise() -> None:
     assert error < 0.03  # the comparison can tell a wrong noise scale apart
 
 
-@pytest.mark.parametrize("labels", ["prior-const", "prior"])
-def test_digits_without_noise_are_what_the_engine_gets(labels: str) -> None:
-    """The bundled products against a run of the engine on the same subset: without noise both are deterministic."""
-    rows = learned(math.inf, 5, labels=labels)
-    for seed, matrix in enumerate(calculator.digits(labels, 5).matrices(math.inf)):  # type: ignore[arg-type]
-        for event in rows:
-            if event.cell.seed == seed:
-                assert matrix[event.task] == pytest.approx(list(event.accuracy), abs=1.01 / 60)  # one digit by rounding
-
-
 @pytest.mark.parametrize(("labels", "epsilon"), [("prior-const", 1.0), ("prior", 4.0), ("data", 1.0), ("prior", math.inf)])
 def test_recorded_promises_are_what_the_ledger_says_now(labels: str, epsilon: float) -> None:
     source = calculator.digits(labels, 5)  # type: ignore[arg-type]

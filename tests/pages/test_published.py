@@ -115,17 +115,6 @@ def test_experiments_without_printed_numbers_say_so(open_page: Open) -> None:
     assert sum("The link asks for" in warning.value for warning in page.warning) == 2
 
 
-def test_an_experiment_of_ours_is_called_so_and_says_what_guessing_gives(open_page: Open, monkeypatch: Patch) -> None:
-    monkeypatch.setattr(measured, "recorded", RECORDED)
-    link, preset = {"p": "pecl", "x": "paper-pecl-thousands", "z": "bundled"}, "paper-pecl-thousands-bundled"
-    said = words(_opened(open_page, **link))
-    known = questions.recorded_references(preset, presets.load(preset), {})
-    guessing = f"Guessing gives {100 * known.chance:.1f} %, the untrained network "
-    includes(said, "our own experiment, not the paper's", guessing)
-    assert "published only as plots" not in said
-    assert "Guessing gives" not in words(_opened(open_page, **link, q="BWT")), "guessing forgets nothing"
-
-
 @pytest.mark.parametrize("name", catalog.PAPERS)
 def test_every_experiment_of_a_paper_can_be_looked_at(open_page: Open, name: str) -> None:
     for experiment in catalog.paper(name).experiments:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import struct
 from collections.abc import Iterator
 from gzip import decompress
 from pathlib import Path
@@ -165,16 +164,6 @@ def test_the_style_sheet_is_the_frameworks_but_for_its_icon_font(places: tuple[P
 def test_all_icons_that_scripts_name_are_found() -> None:
     names = served.named(served.STATIC.glob("js/*.js"))
     assert {"keyboard_arrow_down", "expand_more", "more_vert", "check", "close", "info"} <= names
-
-
-def test_a_font_of_another_make_is_refused(monkeypatch: Patch) -> None:
-    others = (b"", b"wOFF" + bytes(200), next(served.STATIC.glob("media/SourceSansVF-Upright*")).read_bytes())
-    for other in others:
-        with pytest.raises((ValueError, LookupError, struct.error, OSError)):
-            served.subset(other, {"check"})
-    usual = served.subset
-    monkeypatch.setattr(served, "subset", lambda font, icons: usual(others[1], icons))
-    assert served.style() is None
 
 
 # Data that go as files.

@@ -12,14 +12,13 @@ from typing import Any
 import numpy as np
 import pytest
 import streamlit as st
-from sqlalchemy import update
 from streamlit.testing.v1 import AppTest
 
 from dpcl_core import presets
 from dpcl_core.events import CellFinished, Event, Progress, Started, TaskLearned
 from dpcl_core.methods import catalog
-from dpcl_core.papers import measured, questions
-from dpcl_core.runs import database, tables
+from dpcl_core.papers import measured
+from dpcl_core.runs import database
 from dpcl_core.runs.run import Run, Status
 from dpcl_core.runs.store import Store
 from pages.parts import run_panel, status_line, train_form
@@ -170,20 +169,9 @@ def test_a_run_under_way_stands_beside_a_form_of_its_settings(open_page: Open, s
     assert address(open_page("train", **train_form.parameters_of(SPEC)))["run"] == run_id
 
 
-def test_settings_that_a_question_has_measured_lead_to_its_answer(open_page: Open, store: Store) -> None:
-    def links(**link: str) -> list[str]:
-        return [one.proto.label for one in open_page("train", **link).get("page_link")]
-
-    name = "digits-peft-head"  # on data that are always here
-    assert "Its answer" in links(question=name)
-    spec = next(iter(questions.specs(name).values()))
-    assert "Measured before: see the answer" in links(**train_form.parameters_of(spec))
-
-
 def silent(store: Store, run_id: str, seconds: float) -> str:
     """The run, which has given its last sign of life so many seconds ago."""
-    with store.writing() as connection:
-        connection.execute(update(tables.runs).values(heartbeat=database.now() - seconds))
+    replay.alter(store, run_id, heartbeat=database.now() - seconds)
     return run_id
 
 
@@ -291,18 +279,8 @@ def test_trainings_one_after_another_are_counted_and_the_newest_counts(store: St
 def test_progress_never_falls_while_events_arrive(store: Store) -> None:
     run = _run(store, "running", [], started=100.0)
     shares = [status_line.status_of_run(run, ALL[:n], now=105.0).fraction or 0.0 for n in range(len(ALL))]
-    assert (shares, shares[-1]) == (sorted(shares), 1.0)
-
-
-@pytest.mark.parametrize(("state", "words"), [
-    ("stopping", "results so far are kept"), ("finished", "took 10 s"),
-    ("cancelled", "stopped on request; the curves so far are kept"),
-])  # fmt: skip
-def test_plain_states(store: Store, state: str, words: str) -> None:
-    said = _line(store, state, HALF)
-    assert said.label == state.capitalize()
-    assert words in said.detail
-    assert said.tone != "bad"
+    assert shares == sorted(shares)
+    assert shares[-1] == 1.0
 
 
 @pytest.mark.parametrize(

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import math
-import time
 
 import pytest
-from sqlalchemy import update
 
 from dpcl_core import checks
 from dpcl_core.privacy.audit_bounds import Audited
-from dpcl_core.runs import process
 from dpcl_core.runs.audits import Studies
 from dpcl_core.runs.run import Failure
 from dpcl_core.runs.store import Store
-from dpcl_core.runs.tables import ACTIVE, runs
 from dpcl_core.tuning.settings import Trial
 from pages.parts import train_form, tuning_panel
 from tests.pages.conftest import Open, Patch, address, box, labels, press, unfolded, words
@@ -32,19 +28,9 @@ def fill(store: Store, status: str, n_trials: int, failure: Failure | None = Non
     if n_trials:
         studies.add_sizes(study_id, tuned.SIZES)
     for number in range(n_trials):
-        failed = number == 1
-        trouble = "the loss is not finite at step 7" if failed else None
-        studies.add_trial(study_id, Trial(number, 1e-3, 50, 2.0, None if failed else 0.5 + number / 100, trouble, 1.0))
-    values: dict[str, object] = {"status": status}
-    if status != "queued":
-        values |= {"started": time.time() - 9, "heartbeat": time.time()}
-    if status in ACTIVE:
-        mine = process.me()
-        values |= {"machine": mine.machine, "pid": mine.pid, "ticks": mine.ticks}
-    if failure is not None:
-        values |= {"error_kind": failure.kind, "error": failure.sentence, "error_log": failure.log}
-    with store.writing() as connection:  # no run passes through these states in such order by itself
-        connection.execute(update(runs).where(runs.c.id == study_id).values(**values))
+        score, trouble = (None, "the loss is not finite at step 7") if number == 1 else (0.5 + number / 100, None)
+        studies.add_trial(study_id, Trial(number, 1e-3, 50, 2.0, score, trouble, 1.0))
+    replay.set_state(store, study_id, status, failure or replay.a_failure("worker-died"))
     return study_id
 
 

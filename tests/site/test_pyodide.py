@@ -49,15 +49,11 @@ def fetched() -> Path:
     return place
 
 
-def test_the_official_server_is_asked_first(official: Path) -> None:
+def test_the_official_server_is_asked_first_and_once(official: Path) -> None:
     assert live.python_folder() is None
     place = fetched()
     assert {path.name: path.read_bytes() for path in place.iterdir()} == {**CORE, WHEEL: NUMPY}
     assert live.package_files(place) == {"engine": [WHEEL]}
-
-
-def test_what_is_there_is_not_asked_for_again(official: Path) -> None:
-    fetched()
     for path in official.iterdir():
         path.unlink()
     fetched()
