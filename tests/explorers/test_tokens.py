@@ -66,14 +66,6 @@ def test_a_text_that_was_cut_stops_before_the_word_that_was_cut(words: tuple[str
     assert (text.tokens, len(text.probability), len(text.kinds)) == (whole, len(whole), len(whole))
 
 
-def test_counts_are_those_of_each_task() -> None:
-    ready = plain_language.load_tokenizer("lm-tiny")
-    found = tokens.counted([Texts(["one two", "two"]), Texts(["three"])])
-    for row, strings in zip(found, (("one two", "two"), ("three",)), strict=True):
-        ids = [token for string in strings for token in ready.encode(string)[0]]
-        assert np.array_equal(row, sensitivity.counts(np.array(ids), ready.size))
-
-
 # Every layer against its printed formula, token by token; shades agree with their edges; what has no number has none.
 
 
@@ -121,16 +113,6 @@ def test_a_shade_holds_what_its_edges_say(layer: Layer) -> None:
     shades = shades_of(layer, np.array(middle) + origin, USUAL).tolist()
     assert shades == ([4, 3, 2, 1, 0] if layer in tokens.FALLING else [0, 1, 2, 3, 4])
     assert shades_of(layer, np.array([math.nan]), USUAL).tolist() == [-1]
-
-
-@pytest.mark.parametrize("layer", ["score", "score1", "sigma", "nominal", "true", "p"])
-def test_darker_is_more_sensitive_in_every_layer(layer: Layer) -> None:
-    """Without Score2 everything follows from P alone: a less likely token is never lighter."""
-    p = np.geomspace(1e-4, 1, 60)
-    text = ScoredText(("x",) * 60, tuple(p.tolist()), (0.0,) * 60, (False,) * 60, ("",) * 60, "")
-    shades = shades_of(layer, tokens.values(text, layer, USUAL), USUAL)
-    assert (np.diff(shades) <= 0).all()
-    assert (shades.max(), shades.min()) == (4, 0)
 
 
 def test_a_text_adds_up_the_noise_of_its_noised_tokens_alone() -> None:

@@ -155,13 +155,6 @@ def test_bars_are_means_over_seeds_and_whiskers_their_range() -> None:
     assert picture.finding == "now: class dog is hardest (30.0 %), class cat easiest (80.0 %)."
 
 
-def test_several_states_get_a_legend_and_none_gets_words() -> None:
-    two = class_bars({"now": VALUES, "A": 1 - VALUES}, ("a", "b", "c"), colours=["#0072b2", "#d55e00"])
-    assert two.figure.layout.showlegend
-    assert [bar.name for bar in two.figure.data] == ["now", "A"]
-    assert "not recorded" in class_bars({}, (), colours=[]).finding
-
-
 def test_compared_forgetting_says_the_points_lost_by_each() -> None:
     runs = [Series("now", frame(0.9, 0.8, 0.7), "#0072b2"), Series("A", frame(0.4, 0.4, 0.4), "#d55e00", "data")]
     picture = compared_over_tasks(runs, n_tasks=2, of="forgetting")

@@ -50,15 +50,6 @@ def test_the_sentence_says_sizes_who_comes_back_and_what_is_empty(counts: Any, h
         assert "examples" not in grid.hovertemplate
 
 
-@pytest.mark.parametrize("n_classes", [5, 20, 21, 100])
-def test_a_hundred_classes_stay_one_small_picture(n_classes: int) -> None:
-    counts = np.diag(np.arange(1, n_classes + 1))
-    names = tuple(f"class number {label}" for label in range(n_classes))
-    figure = stream.stream(counts, homes=[(label,) for label in range(n_classes)], classes=names).figure
-    assert figure.layout.height <= 420
-    assert figure.layout.yaxis.showticklabels is (n_classes <= 20)
-
-
 def test_many_tasks_in_an_order_of_their_own_keep_their_numbers() -> None:
     names = [f"task {number}" for number in range(20, 0, -1)]
     figure = stream.stream(np.full((20, 4), 5), homes=[(0, 1, 2, 3)] * 20, classes=CLASSES, tasks=names).figure

@@ -21,7 +21,7 @@ from dpcl_core.events import CellFinished, Event, References, TaskLearned
 from dpcl_core.figures.statistics import CAVEAT
 from dpcl_core.methods import catalog as methods
 from dpcl_core.papers import measured
-from dpcl_core.runs import process, resumption
+from dpcl_core.runs import resumption
 from dpcl_core.runs.audits import Audits
 from dpcl_core.runs.run import Status
 from dpcl_core.runs.store import Store
@@ -166,8 +166,7 @@ def test_retry_queues_the_same_settings(open_page: Open, store: Store, idle: Non
 
 def _lost(store: Store, arrays: bytes) -> str:
     """A run whose process died after its first task, with these arrays as the state of its method."""
-    run_id = store.create(SPEC)
-    assert store.claim(run_id, process.me())
+    run_id = replay.claim(store, SPEC)
     resumption.Stored(store, run_id).save(Checkpoint(0, 0, (), "{}", arrays))
     store.append(run_id, ALL[:13])
     store.mark_failed(store.get(run_id), replay.a_failure("worker-died"))
