@@ -101,8 +101,7 @@ def visit(browser: Browser, request: pytest.FixtureRequest) -> Iterator[Visit]:
         scheme = "dark" if dark else "light"
         page = browser.new_page(viewport={"width": width, "height": 860}, color_scheme=scheme)
         page.set_default_timeout(PATIENCE_MS)
-        origin = "/".join(url.split("/")[:3])
-        _listen(page, origin, troubles)
+        _listen(page, "/".join(url.split("/")[:3]), troubles)
         pages.append(page)
         page.goto(url)
         ready(page)

@@ -76,7 +76,7 @@ def screens(app: App, browser: Browser) -> Iterator[Screens]:
         page.set_default_timeout(PATIENCE_MS)
         page.emulate_media(reduced_motion="reduce")  # nothing fades while it is looked at
     specs = replay.a_spec(), replay.a_spec(labels="prior")
-    first, second = (replay.fill(app.store(), spec, replay.recorded(spec)) for spec in specs)
+    first, second = (replay.finished(app.store(), spec) for spec in specs)
     yield Screens(wide, phone, (first, second))
     wide.close()
     phone.close()
@@ -163,29 +163,3 @@ def test_a_word_of_the_glossary_is_explained_on_focus_and_within_a_phone(app: Ap
         word.focus()
         assert (word.get_attribute("aria-description") or "?") in word.evaluate(shown)
         assert page.get_by_test_id("stMain").evaluate("main => main.scrollWidth") <= 390
-
-
-def test_a_sliders_value_is_on_one_line(app: App, visit: Visit) -> None:
-    """In a card, too: its text must not wrap within the width of a thumb."""
-    page = visit(f"{app.url}/explore?view=words")
-    page.get_by_test_id("stSliderThumbValue").first.scroll_into_view_if_needed()
-    values = page.locator("[data-testid=stSliderThumbValue] p")
-    assert values.count() > 0
-    assert max(box["height"] for each in values.all() if (box := each.bounding_box()) is not None) < 30
-
-
-_COVERS = """bar => {
-    const box = (one) => one.getBoundingClientRect(), table = bar.closest('[data-testid="stDataFrame"]');
-    const above = box(bar.closest('[data-testid="stElementContainer"]')).top;
-    return box(bar).top < above - 0.5 || box(bar).bottom > box(table).top + 0.5;
-}"""
-
-
-def test_without_a_pointer_the_buttons_of_a_table_cover_nothing(app: App, browser: Browser) -> None:
-    page = browser.new_page(viewport={"width": 390, "height": 860}, has_touch=True, is_mobile=True)
-    page.goto(f"{app.url}/questions?w=paper&x=paper-split-cifar-100")
-    ready(page)
-    bars = page.get_by_test_id("stDataFrame").get_by_test_id("stElementToolbar")
-    expect(bars.first).to_be_attached()
-    assert [bars.nth(place).evaluate(_COVERS) for place in range(bars.count())] == [False] * bars.count()
-    page.close()

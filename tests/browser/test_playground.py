@@ -51,33 +51,6 @@ def test_browser_and_python_agree_on_every_panel(app: App, visit: Visit, labels:
         assert bars == pytest.approx(list(100 * accuracies.mean(axis=0)), abs=0.5001)
 
 
-def test_a_page_sends_little_redraws_in_a_frame_and_sends_less_on_release(app: App, visit: Visit) -> None:
-    page = visit(f"{app.url}/privacy")  # a page before, so that the sizes below are those of the playground alone
-    sizes: list[int] = []
-    page.on("websocket", lambda socket: socket.on("framereceived", lambda frame: sizes.append(len(frame))))
-    page.goto(f"{app.url}/explore?view=playground&t=10")
-    drawn(page)
-    assert 50_000 < sum(sizes) <= 330_000  # figures included
-    # One frame, at the largest of the bundled streams; the least of 64, as a busy computer interrupts most of them.
-    assert min(page.evaluate(REDRAW)) < 16
-    page.get_by_text(PROMISE).click()
-    slider(page).press("Home")
-    expect(page.locator(".privacy-bar")).to_contain_text("(epsilon 0.1,")
-    sizes.clear()
-    slider(page).press("End")
-    expect(page.locator(".privacy-bar")).to_contain_text("Not DP")
-    expect(page.get_by_text(re.compile(r"After 10 tasks, accuracy without noise is"))).to_be_visible()
-    assert sum(sizes) < 60_000  # the products are not sent again
-
-
-def test_labels_from_the_data_flip_bar_and_odds_at_once(app: App, visit: Visit) -> None:
-    page = visit(f"{app.url}/explore?view=playground")
-    page.get_by_text("From the data: not DP").click()
-    expect(page.locator(".privacy-bar")).to_contain_text("Not DP")
-    expect(page.locator(".drag .odds")).to_have_text("No bound: an attacker may be right every time.")
-    page.wait_for_url(re.compile("l=data"))
-
-
 def test_a_pinned_comparison_can_be_shared_and_undone(app: App, visit: Visit) -> None:
     page = visit(f"{app.url}/explore?view=playground")
     drawn(page)
@@ -114,15 +87,6 @@ def test_a_stored_run_is_looked_up(app: App, visit: Visit) -> None:
     same_as_python(page, source, 2.0)
     expect(page.get_by_label("or type ε")).to_be_hidden()
     expect(page.get_by_text("times likelier because of you")).to_be_visible()
-
-
-@pytest.mark.slow
-def test_a_phone_gets_the_answer_first_and_scrolls_one_way(app: App, visit: Visit) -> None:
-    page = visit(f"{app.url}/explore?view=playground&p=prior~5~1", width=390, dark=True)
-    drawn(page)
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390
-    answer, controls = (page.locator(f".st-key-{name}").bounding_box() for name in ("answer", "controls"))
-    assert answer["y"] < controls["y"]
 
 
 # The ε-drag on the Playground in a real browser: by mouse, by keys and by typing, wide and narrow, light and dark.
@@ -229,11 +193,3 @@ def test_newcomers_of_a_stream_that_forgets_have_three_columns_beside_each_other
             page.keyboard.press("ArrowLeft")
     expect(page.locator(".drag .came")).to_contain_text("Forgetting has two sides")
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
-
-
-@pytest.mark.slow
-def test_a_plain_slider_can_take_over(app: App, visit: Visit) -> None:
-    page = visit(f"{app.url}/explore?view=playground")
-    page.get_by_test_id("stWidgetLabel").get_by_text("Plain slider").click()
-    expect(page.locator("div.drag")).to_have_count(0)  # Plotly has layers of that class
-    expect(page.get_by_text(SOURCE.sentence(1.0))).to_be_visible()

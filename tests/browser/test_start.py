@@ -4,35 +4,21 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser, Page, Route, expect
+from playwright.sync_api import Browser, Page, Request, Route, expect
 
 from dpcl_core.elements import element
 from dpcl_core.papers import questions
 from dpcl_core.runs.shards import Sets
-from pages.parts import document
+from pages.parts import document, served
 from scripts import one_person
+from scripts.record_first_visit import PHONE, counted
 from tests.browser.conftest import PATIENCE_MS, App, Visit, ready
 
 pytestmark = pytest.mark.browser
 DATA = one_person.decode(element.hero_document()["digits"])  # type: ignore[arg-type]
-WORDS = """() => {
-    let text = '';
-    const walk = node => {
-        for (const child of node.childNodes) {
-            if (child.nodeType === 3) text += ' ' + child.textContent;
-            else if (child.nodeType === 1 && !child.matches('style, script, details:not([open]) > :not(summary)')) {
-                if (child.shadowRoot) walk(child.shadowRoot);
-                walk(child);
-            }
-        }
-    };
-    walk(document.querySelector('[data-testid=stMain]'));
-    return text.split(/\\s+/).filter(Boolean).length;
-}"""
-
-
 LEAKED = "The attacker draws the same noise, takes it away, and sees you."
 INK = """drawn => {
     const copy = new OffscreenCanvas(drawn.width, drawn.height).getContext('2d', { willReadFrequently: true });
@@ -55,7 +41,7 @@ def shows(page: Page, epsilon: float, *, is_leaked: bool = False) -> None:
 def test_one_slider_moves_what_the_model_knows_and_what_an_attacker_can_tell(app: App, visit: Visit) -> None:
     page = visit(app.url)
     shows(page, element.FIRST_STOP)
-    assert page.evaluate(WORDS) <= 90
+
     slider = page.get_by_role("slider", name=re.compile("Privacy budget"))
     slider.press("Home")
     shows(page, 0.1)
@@ -80,13 +66,6 @@ def test_digits_arrive_two_by_two_and_again_but_at_once_for_less_motion(app: App
     page.emulate_media(reduced_motion="reduce")
     again.press("Enter")
     assert here.count() == 5
-
-
-@pytest.mark.parametrize("name", element.DOORS)
-def test_a_door_is_one_link(app: App, visit: Visit, name: element.Door) -> None:
-    page = visit(app.url)
-    page.get_by_role("link", name=re.compile(f"^{name}")).last.press("Enter")
-    page.wait_for_url(re.compile({"Learn": "/lessons", "Ask": "/questions", "Use my data": "/data"}[name]))
 
 
 # Presenter size on a projector, kept over pages and a reload, and in links; on a phone, a slider beside its picture.
@@ -151,18 +130,6 @@ def test_presenter_size_is_switched_kept_over_pages_and_a_reload_and_shared(app:
     assert "large" not in page.url
 
 
-@pytest.mark.slow
-def test_a_phone_shows_a_slider_beside_its_picture(app: App, visit: Visit) -> None:
-    page = visit(app.url, width=390)
-    for name in ("", "explore?view=playground", "explore?view=clients"):
-        page.goto(f"{app.url}/{name}")
-        ready(page)
-        picture, slider = TOGETHER[name]
-        page.locator(slider).scroll_into_view_if_needed()
-        page.locator(picture).scroll_into_view_if_needed()
-        seen(page, picture, slider)
-
-
 # A page's document in a real browser: whom it asks, and for what.
 
 
@@ -182,13 +149,10 @@ def test_a_page_does_not_ask_where_its_server_is(browser: Browser, app: App) -> 
     context.close()
 
 
-@pytest.mark.parametrize(
-    ("path", "page_path", "server"),
-    [
-        ("/lessons", "/lessons", ""), ("/class/lessons", "/lessons", "/class"), ("/", "/", ""), ("/class/", "/", "/class"),
-        ("/class", "/", None), ("/lessons", "/runs", None),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("path", "page_path", "server"), [
+    ("/lessons", "/lessons", ""), ("/class/lessons", "/lessons", "/class"), ("/", "/", ""), ("/class/", "/", "/class"),
+    ("/class", "/", None), ("/lessons", "/runs", None),
+])  # fmt: skip
 def test_the_server_is_where_the_page_is(browser: Browser, path: str, page_path: str, server: str | None) -> None:
     """Its address is the page's without the name, also below a proxy's path; where it is unclear, the framework asks."""
 
@@ -223,15 +187,6 @@ def test_one_back_undoes_one_link(app: App, visit: Visit) -> None:
         expect(page.get_by_text("The link also has")).to_have_count(0)
 
 
-@pytest.mark.parametrize("path", ["/runs", "/nowhere"])
-def test_a_page_has_the_apps_style_also_at_an_address_that_no_page_has(app: App, browser: Browser, path: str) -> None:
-    page = browser.new_page()
-    page.goto(app.url + path)
-    # Waited for: where no page is, the style is a message, which a browser may draw after the heading.
-    expect(page.locator("h1")).to_have_css("padding-top", "0px")  # the framework's is larger
-    page.close()
-
-
 # Questions in a browser: a set is started from the gallery and stopped as a whole; records answer without a run.
 
 
@@ -245,37 +200,10 @@ def test_a_set_is_started_from_its_card_and_stopped_as_a_whole_by_keyboard(app: 
     page.locator(".st-key-stop-set button").press("Enter")
     # Four runs take longer than a press; how many of them ended before it depends on the machine.
     expect(page.get_by_text(re.compile(r"^Stopped: [0-3] of 4 runs finished"))).to_be_visible()
-    ended = Sets(app.store()).newest("blurry-digits")
-    assert ended.status == "cancelled"
+    assert Sets(app.store()).newest("blurry-digits").status == "cancelled"
     page.get_by_role("link", name="All questions").press("Enter")
     expect(page.get_by_role("heading", name="Questions", exact=True)).to_be_visible()
     page.wait_for_url(re.compile("p=own"))  # the filters are kept
-
-
-_SHOWN = """() => { const words = [], visit = (root) => {
-    const walk = document.createTreeWalker(root, NodeFilter.SHOW_ELEMENT | NodeFilter.SHOW_TEXT);
-    for (let node = walk.currentNode; node; node = walk.nextNode()) {
-        if (node.shadowRoot) visit(node.shadowRoot);
-        if (node.nodeType !== 3 || !node.data.trim() || ['STYLE', 'SCRIPT'].includes(node.parentElement.tagName)) continue;
-        if (node.parentElement.closest('[data-testid=stIconMaterial], a[href="#stMain"]')) continue; // a drawing; unseen
-        const range = document.createRange();
-        range.selectNodeContents(node);
-        const box = range.getBoundingClientRect();
-        const isSeen = box.width > 1 && box.height > 1 && box.top < innerHeight && box.bottom > 0;
-        if (isSeen) words.push(...node.data.trim().split(/\\s+/));
-    } };
-    visit(document.body);
-    return words.length; }"""
-
-
-@pytest.mark.parametrize(("width", "height", "highest"), [(1360, 850, 4500), (390, 844, 9000)])
-def test_the_gallery_shows_before_it_says(app: App, visit: Visit, width: int, height: int, highest: int) -> None:
-    page = visit(f"{app.url}/questions", width=width)
-    page.set_viewport_size({"width": width, "height": height})
-    expect(page.get_by_role("link", name=questions.of_preset("paper-cslr-anchors").asked)).to_be_attached()
-    assert page.evaluate(_SHOWN) <= 250
-    assert page.evaluate("document.querySelector('[data-testid=stMain]').scrollHeight") <= highest
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
 def test_a_card_opens_its_answer_in_this_tab_and_is_a_link_for_another(app: App, visit: Visit) -> None:
@@ -283,8 +211,7 @@ def test_a_card_opens_its_answer_in_this_tab_and_is_a_link_for_another(app: App,
     asked = questions.of_preset("digits-cosine").asked
     opened = page.get_by_role("link", name=asked)
     opened.press("Enter")
-    answer = page.get_by_role("heading", name=asked, level=1)
-    expect(answer).to_be_visible()
+    expect(page.get_by_role("heading", name=asked, level=1)).to_be_visible()
     page.wait_for_url(re.compile("question=digits-cosine"))
     page.go_back()
     expect(page.get_by_role("heading", name="Questions", exact=True)).to_be_visible()
@@ -331,3 +258,61 @@ def test_a_table_is_mapped_kept_and_deleted(app: App, visit: Visit, tmp_path) ->
     page.get_by_role("button", name="Delete all of it").click()
     expect(page.get_by_role("heading", name="On this computer")).to_have_count(0)
     assert not (app.home / "data" / "visits").exists()
+
+
+# What a first visit loads: compressed files, data once, no Plotly.
+
+
+MOST = 1_100_000  # bytes of a first visit to Start
+SENT = """performance.getEntriesByType("resource").filter(each => each.name.includes("/own/model."))
+    .map(each => each.transferSize)"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compressed() -> None:
+    """Everything is, as after an installation."""
+    served.fill()
+
+
+@pytest.fixture
+def phone(browser: Browser) -> Iterator[Page]:
+    context = browser.new_context(**PHONE)
+    page = context.new_page()
+    page.set_default_timeout(PATIENCE_MS)
+    yield page
+    context.close()
+
+
+def test_start_takes_one_megabyte_and_loads_data_once_when_they_are_seen(app: App, phone: Page) -> None:
+    asked: list[Request] = []
+    phone.on("request", lambda request: asked.append(request))
+    with counted(int(app.url.rpartition(":")[2])) as way:
+        phone.goto(way.url)
+        ready(phone)
+        expect(phone.get_by_role("button", name="What if the seed leaks?")).to_be_visible()
+        phone.wait_for_timeout(1000)
+        assert way.bytes < MOST
+        names = [request.url.rpartition("/")[2] for request in asked]
+        assert not [name for name in names if name.startswith(("Plotly", "MaterialSymbols", "rehype-raw", "model."))]
+        for file in (name for name in names if name.endswith(".js")):
+            answer = next(request.response() for request in asked if request.url.endswith(f"/{file}"))
+            assert answer.header_value("content-encoding") == "br", file
+        for _ in range(2):
+            phone.goto(f"{way.url}/explore?view=words")
+            ready(phone)
+            expect(phone.locator(".tk-text")).not_to_be_empty()
+            phone.locator(".tk-text").scroll_into_view_if_needed()
+            phone.wait_for_function(f"() => {SENT}.length > 0")
+        assert len({request.url for request in asked if "/own/model." in request.url}) == 1
+        assert phone.evaluate(SENT) == [0]  # from the browser's own store
+
+
+def test_the_websocket_is_compressed(app: App, phone: Page) -> None:
+    told: list[dict[str, str]] = []
+    devtools = phone.context.new_cdp_session(phone)
+    devtools.send("Network.enable")
+    devtools.on("Network.webSocketHandshakeResponseReceived", lambda event: told.append(event["response"]["headers"]))
+    phone.goto(f"{app.url}/about")
+    ready(phone)
+    assert told
+    assert all("permessage-deflate" in {k.lower(): v for k, v in each.items()}["sec-websocket-extensions"] for each in told)

@@ -10,31 +10,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Page, expect
 
 from dpcl_core import checks, presets
 from dpcl_core.runs.store import Store
 from dpcl_core.spec import RunSpec
 from tests.browser.conftest import PATIENCE_MS, App, Visit, ready, serve
-from tests.browser.test_lessons import no_wider_than
 from tests.support import replay
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.browser
-# The words of the caption that a button under a figure lies on.
-_COVERED = """button => {
-    const place = button.getBoundingClientRect(), found = [];
-    const caption = button.closest('[class*="st-key-save-"]').previousElementSibling;
-    const texts = document.createTreeWalker(caption, NodeFilter.SHOW_TEXT);
-    while (texts.nextNode()) {
-        const range = document.createRange();
-        range.selectNodeContents(texts.currentNode);
-        const lies = line => line.right > place.left && line.left < place.right
-            && line.bottom > place.top && line.top < place.bottom;
-        if ([...range.getClientRects()].some(lies)) found.push(texts.currentNode.textContent);
-    }
-    return found;
-}"""
 
 
 def _start(page: Page) -> str:
@@ -43,8 +28,7 @@ def _start(page: Page) -> str:
     page.get_by_role("button", name="Start", exact=True).click()
     old = before.group(1) if before else "none"
     page.wait_for_url(re.compile(rf"run=(?!{old})[0-9a-f]{{12}}"))
-    found = re.search(r"run=([0-9a-f]{12})", page.url)
-    return found.group(1)
+    return re.search(r"run=([0-9a-f]{12})", page.url).group(1)
 
 
 def _said(page: Page, words: str) -> None:
@@ -63,8 +47,7 @@ def test_train_from_the_form_watch_and_reload(app: App, visit: Visit) -> None:
     page.get_by_text("times likelier because of you").click()
     expect(page.locator(".privacy-bar").first).to_contain_text("Not covered")
     assert page.locator(".picture svg").count() >= 3
-    cells = len([e for _, e in app.store().events_after(run_id) if type(e).__name__ == "CellFinished"])
-    assert cells == 30
+    assert len([e for _, e in app.store().events_after(run_id) if type(e).__name__ == "CellFinished"]) == 30
     page.get_by_role("button", name="Export").click()
     with page.expect_download() as waiting:
         page.get_by_role("button", name="Everything (zip)").click()
@@ -73,10 +56,8 @@ def test_train_from_the_form_watch_and_reload(app: App, visit: Visit) -> None:
     assert {"accuracy.csv", "spec.toml", "accuracy.html", "privacy.json"} <= names
     fresh = visit(page.url)
     _said(fresh, "Finished")
-    assert (
-        fresh.get_by_text(re.compile("After 5 tasks")).first.inner_text()
-        == page.get_by_text(re.compile("After 5 tasks")).first.inner_text()
-    )
+    said, again = (one.get_by_text(re.compile("After 5 tasks")).first.inner_text() for one in (page, fresh))
+    assert said == again
     fresh.get_by_role("button", name="Settings").click()
     fresh.get_by_role("spinbutton", name="Tasks").fill("2")
     fresh.keyboard.press("Enter")
@@ -119,8 +100,7 @@ def test_a_killed_worker_is_lost_with_words_and_retry(app: App, visit: Visit) ->
 
 def _worker(store: Store, run_id: str) -> int:
     until(lambda: store.get(run_id).process is not None)
-    process = store.get(run_id).process
-    return process.pid
+    return store.get(run_id).process.pid
 
 
 def _tick(page: Page, *rows: int) -> None:
@@ -149,22 +129,6 @@ def test_after_an_action_in_the_list_all_of_runs_is_as_it_is_now(app: App, visit
     expect(page.get_by_text(re.compile(r"finished \(\d"))).to_be_visible()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("name", "dark"), [("train", True), ("runs", False), ("runs?view=compare", False), ("questions", False), ("about", True)]
-)
-def test_no_page_scrolls_sideways_and_the_chart_comes_first_on_a_phone(
-    app: App, visit: Visit, name: str, dark: bool
-) -> None:
-    page = visit(f"{app.url}/{name}", width=390, dark=dark)
-    for width in (390, 820, 1280):
-        page.set_viewport_size({"width": width, "height": 860})
-        no_wider_than(page, width)
-        if name == "train":
-            chart, form = (page.locator(what).first.bounding_box() for what in (".picture", ".st-key-choices"))
-            assert (chart["y"] < form["y"]) == (width < 700)
-
-
 @pytest.mark.parametrize(("width", "height", "most"), [(1360, 850, 330), (1024, 768, 330), (390, 844, 500)])
 def test_the_curve_comes_first_on_every_screen(app: App, visit: Visit, width: int, height: int, most: int) -> None:
     page = visit(f"{app.url}/train", width=width)
@@ -172,8 +136,7 @@ def test_the_curve_comes_first_on_every_screen(app: App, visit: Visit, width: in
     expect(page.locator(".st-key-card-accuracy .picture svg")).to_be_visible()
     chart = page.locator(".st-key-card-accuracy .picture").bounding_box()  # its drawing is replaced as the width changes
     assert chart["y"] < most
-    statement = page.locator(".st-key-statement summary").bounding_box()
-    assert statement["height"] < 60, "one line"
+    assert page.locator(".st-key-statement summary").bounding_box()["height"] < 60, "one line"
 
 
 def test_a_narrow_screen_has_a_link_to_the_form_below(app: App, visit: Visit) -> None:
@@ -193,43 +156,12 @@ def test_a_narrow_screen_has_a_link_to_the_form_below(app: App, visit: Visit) ->
 
 def test_typing_in_dataset_offers_the_match_first_and_brings_its_network(app: App, visit: Visit) -> None:
     page = visit(f"{app.url}/train")
-    dataset = page.get_by_role("combobox", name="Dataset")
-    dataset.fill("cifar-100")
+    page.get_by_role("combobox", name="Dataset").fill("cifar-100")
     expect(page.get_by_role("option").first).to_have_text("CIFAR-100")
     page.keyboard.press("Enter")
     expect(page.get_by_text("CIFAR-100 brings along: EfficientNet-Lite0")).to_be_visible()
     expect(page).to_have_url(re.compile("bb=lite0"))
-    expect(page.locator(".st-key-card-ghost .picture svg")).to_be_visible()
-
-
-def test_the_button_of_budgets_says_what_was_chosen_and_stays_open(app: App, visit: Visit) -> None:
-    page = visit(f"{app.url}/train?v=1&d=digits&e=1&sd=0")
-    page.get_by_role("button", name="1, 1 seed").click()
-    page.get_by_role("button", name="8", exact=True).click()
-    expect(page.get_by_role("button", name="1 to 8, 1 seed")).to_be_visible()
-    expect(page.get_by_role("button", name="16", exact=True)).to_be_visible()
-
-
-@pytest.mark.slow
-def test_icons_whose_font_is_not_there_yet_stick_out_nowhere(app: App, browser: Browser) -> None:
-    page = browser.new_page(viewport={"width": 390, "height": 860})
-    page.route("**/*.woff2", lambda route: route.abort())
-    page.goto(f"{app.url}/questions?w=paper&x=paper-split-cifar-100")
-    ready(page)
-    names = page.get_by_test_id("stIconMaterial")
-    expect(names.filter(has_text="expand_more").first).to_be_attached()
-    wide = names.evaluate_all("icons => icons.filter(icon => icon.scrollWidth > icon.clientWidth).length")
-    assert wide > 0  # or the font was there
-    assert page.evaluate("document.querySelector('[data-testid=stMain]').scrollWidth") <= 390
-    page.close()
-
-
-def test_the_buttons_of_the_head_are_of_one_height(app: App, visit: Visit) -> None:
-    """Share has a tip, Help has none: what makes small marks large enough to hit leaves buttons as they are."""
-    page = visit(f"{app.url}/runs")
-    actions = page.locator(".st-key-page-actions")
-    share, other = (actions.get_by_role("button", name=name).bounding_box() for name in ("Share", "Help"))
-    assert (share["y"], share["height"]) == (other["y"], other["height"])
+    expect(page.locator(".st-key-card-ghost .picture svg").first).to_be_visible()  # one fades
 
 
 @pytest.fixture
@@ -245,20 +177,3 @@ def test_a_link_to_a_page_opens_inside_the_app_on_a_fresh_server(fresh_app: App,
     page.get_by_role("link", name="Start a run").click()
     expect(page.get_by_text("recorded with these settings")).to_be_visible()
     expect(page.get_by_text(re.compile("After 5 tasks: .* % without noise"))).to_be_visible()
-
-
-@pytest.mark.parametrize("width", [1280, 390])
-def test_save_under_a_figure_takes_the_press_of_a_mouse_and_covers_no_word(app: App, visit: Visit, width: int) -> None:
-    page = visit(f"{app.url}/train", width=width)
-    save = page.locator(".st-key-save-accuracy button:visible")
-    save.scroll_into_view_if_needed()
-    assert save.evaluate(_COVERED) == []
-    save.click()  # as the mouse does it: fails where something lies above the button
-    expect(page.get_by_role("button", name="Numbers (CSV)")).to_be_visible()
-
-
-def test_an_option_takes_the_press_where_its_caption_is_drawn_close_to_it(app: App, visit: Visit) -> None:
-    page = visit(f"{app.url}/lessons", width=390)
-    option = page.locator("label:has(+ [data-testid=stRadioCaption])").nth(1)
-    option.click(position={"x": 40, "y": 40})  # of 44: below the option's words
-    expect(option.get_by_role("radio")).to_be_checked()

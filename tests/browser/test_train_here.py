@@ -256,26 +256,12 @@ def test_a_file_that_came_wrong(opens: Opens, host: Host, fault: str, said: str)
     reaches(page, "ready")
 
 
-@pytest.mark.parametrize(
-    ("script", "said"),
-    [
-        ("delete window.WebAssembly;", "runs no WebAssembly"),
-        ("window.Worker = class { constructor() { throw new RangeError('out of memory'); } };", "no more memory"),
-    ],
-)
+@pytest.mark.parametrize(("script", "said"), [
+    ("delete window.WebAssembly;", "runs no WebAssembly"),
+    ("window.Worker = class { constructor() { throw new RangeError('out of memory'); } };", "no more memory"),
+])  # fmt: skip
 def test_a_browser_that_cannot(opens: Opens, script: str, said: str) -> None:
     assert said in failed(opens(script=script))
-
-
-def test_memory_that_is_refused(opens: Opens) -> None:
-    def with_little(route: Route) -> None:
-        refusing = "WebAssembly.Memory = class { constructor() { throw new RangeError('out of memory'); } };\n"
-        route.fulfill(body=refusing + route.fetch().text(), content_type="text/javascript")
-
-    page = opens(service_workers="block")  # which would ask for the script in place of the page
-    page.route("**/worker.js", with_little)
-    page.reload()
-    assert "memory" in failed(page)
 
 
 def test_files_that_are_too_large_or_of_another_kind(opens: Opens, tmp_path: Path) -> None:
@@ -355,8 +341,7 @@ def test_exercises_check_their_answers(opens: Opens) -> None:
     learner.get_by_role("button", name="Check my learner").click()
     expect(learner.locator(".th-wrong")).to_have_count(2)
     clipped = EXERCISE["code"].replace("+= row", "+= row / max(1, np.linalg.norm(row))")
-    mended = clipped.replace("set(labels)", "range(n_classes)")
-    editor.fill(mended)
+    editor.fill(clipped.replace("set(labels)", "range(n_classes)"))
     learner.get_by_role("button", name="Check my learner").click()
     expect(learner.locator(".th-right")).to_have_count(3)
     editor.fill("def learn(rows, labels, n_classes, sigma, noise):\n    while True: pass")

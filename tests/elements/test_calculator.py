@@ -36,8 +36,7 @@ SAMPLED = [(1.0, 1e-5, 0.01, 1000), (0.7, 1e-6, 0.1, 400), (4.0, 1e-5, 0.5, 40),
 
 def run(case: str) -> Any:
     """What the arithmetic's JavaScript answers; infinities are null."""
-    sources = [(paths.assets_dir() / name).read_text(encoding="utf-8") for name in SCRIPTS]
-    return javascript.run(*sources, case)
+    return javascript.run(*[(paths.assets_dir() / name).read_text(encoding="utf-8") for name in SCRIPTS], case)
 
 
 def test_the_closed_form_agrees_in_every_direction() -> None:

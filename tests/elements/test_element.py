@@ -70,5 +70,4 @@ def test_every_script_in_the_elements_folders_belongs_to_an_element_or_a_figure(
     used.add("shared/mounted.mjs")
     used |= {f"live/{Path(name).stem}.mjs" for name in build.scripts() if name not in ("live/dom.js", build.CACHE)}
     folder = paths.assets_dir()
-    found = {str(path.relative_to(folder)) for path in folder.glob("*/*.mjs")}
-    assert found == used
+    assert {str(path.relative_to(folder)) for path in folder.glob("*/*.mjs")} == used

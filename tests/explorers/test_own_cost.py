@@ -114,9 +114,7 @@ def test_neighbours_differ_on_the_terminal_and_at_no_other_door(
     assert "shown only" in capsys.readouterr().err
 
 
-def test_own_data_are_marked_and_a_visitors_are_refused(
-    stored: tuple[RunSpec, CellFinished, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_visitors_own_data_are_refused(stored: tuple[RunSpec, CellFinished, str], monkeypatch: pytest.MonkeyPatch) -> None:
     spec, finished, _ = stored
     theirs = replace(spec, data=replace(spec.data, dataset="own:mine"))
     monkeypatch.setattr(own, "owner", lambda name: "somebody")

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from dpcl_core.figures.picture import Picture
 
@@ -22,20 +22,12 @@ def by_rule(epsilon: float, seed: int, after_task: int, on_task: int) -> float:
 
 
 def accuracy(
-    *,
-    n_tasks: int = 4,
-    epsilons: Sequence[float] = (0.5, 8.0, math.inf),
-    seeds: Sequence[int] = (0, 1, 2),
+    *, n_tasks: int = 4, epsilons: Sequence[float] = (0.5, 8.0, math.inf), seeds: Sequence[int] = (0, 1, 2),
     rule: Rule = by_rule,
-) -> pd.DataFrame:
+) -> pd.DataFrame:  # fmt: skip
     """A table as `runs.frames.accuracy` gives it."""
-    rows = [
-        (epsilon, seed, k, i, rule(epsilon, seed, k, i))
-        for epsilon in epsilons
-        for seed in seeds
-        for k in range(n_tasks)
-        for i in range(k + 1)
-    ]
+    places = [(e, seed, k, i) for e in epsilons for seed in seeds for k in range(n_tasks) for i in range(k + 1)]
+    rows = [(*place, rule(*place)) for place in places]
     return pd.DataFrame(rows, columns=["epsilon", "seed", "after_task", "on_task", "accuracy"])
 
 
@@ -61,29 +53,24 @@ def contrast(first: Colour, second: Colour) -> float:
 
 
 # How linear RGB looks to most readers, and without long, medium or short cones (Machado et al. 2009, severity 1).
-SIGHTS = {
+SIGHTS: dict[str, ArrayLike] = {
     "usual": np.eye(3),
-    "protanopia": np.array(
-        [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]]
-    ),
-    "deuteranopia": np.array(
-        [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]]
-    ),
-    "tritanopia": np.array(
-        [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.303900]]
-    ),
+    "protanopia": [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
+    "deuteranopia": [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]],
+    "tritanopia": [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.303900]],
 }
 _TO_XYZ = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]])
 _WHITE = np.array([0.95047, 1.0, 1.08883])
 
 
-def apart(first: str, second: str, sight: NDArray[np.float64]) -> float:
+def apart(first: str, second: str, sight: ArrayLike) -> float:
     """How far two colours are apart in CIELAB (1976), as this sight has them; 2.3 is just noticeable side by side."""
     return float(np.linalg.norm(_lab(first, sight) - _lab(second, sight)))
 
 
-def _lab(colour: str, sight: NDArray[np.float64]) -> NDArray[np.float64]:
+def _lab(colour: str, sight: ArrayLike) -> NDArray[np.float64]:
     channels = np.array([int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)])
     linear = np.where(channels <= 0.04045, channels / 12.92, ((channels + 0.055) / 1.055) ** 2.4)
-    x, y, z = np.cbrt(_TO_XYZ @ np.clip(sight @ linear, 0, 1) / _WHITE)  # no colour here is so dark that it needs the line
+    # No colour here is so dark that it needs the line.
+    x, y, z = np.cbrt(_TO_XYZ @ np.clip(np.asarray(sight) @ linear, 0, 1) / _WHITE)
     return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])

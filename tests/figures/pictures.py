@@ -13,7 +13,7 @@ from dpcl_core.figures import answer, curves, matching, reproduction, statistics
 from dpcl_core.figures.picture import Picture
 from dpcl_core.lessons.text import Scale
 from dpcl_core.runs import frames
-from tests.figures import test_answer, test_reproduction, test_statistics, test_stream, test_tokens, test_watched
+from tests.figures import test_answer, test_reproduction, test_statistics, test_stream, test_tokens
 from tests.figures.making import accuracy
 from tests.support.signatures import TOLD
 
@@ -26,14 +26,10 @@ PUBLISHED = test_reproduction._frame(
 SPENT = pd.concat(
     [test_tokens._spent([1.0, 1.5, 1.9], [1.0] * 3), test_tokens._spent([1.0] * 3, [1.0] * 3).assign(people="in one task")]
 )
-SETTINGS = pd.DataFrame(
-    [
-        ("A", "one", 60.0, 55.0, 65.0, 62.0),
-        ("A", "two", 70.0, 70.0, 70.0, math.nan),
-        ("B", "one", math.nan, math.nan, math.nan, 50.0),
-    ],
-    columns=["name", "setting", "ours", "low", "high", "published"],
-)
+SETTINGS = pd.DataFrame([
+    ("A", "one", 60.0, 55.0, 65.0, 62.0), ("A", "two", 70.0, 70.0, 70.0, math.nan),
+    ("B", "one", math.nan, math.nan, math.nan, 50.0),
+], columns=["name", "setting", "ours", "low", "high", "published"])  # fmt: skip
 RISING = {0.5: [0.3, 0.31, 0.33], 2.0: [0.5, 0.55, 0.52], 8.0: [0.8, 0.81, 0.83]}
 ANSWER = tradeoff.needed(RISING, 0.6)
 RUNS = [
@@ -73,9 +69,9 @@ PICTURES: dict[str, Draw] = dict(
         _of(curves.signal_and_noise, frames.statistics([TOLD])),
         _of(answer.picture, SEVERAL, standings={"b": "claimed"}, audited={("b", 1.0): 2.3456}, references=REFERENCES),
         _of(tokens.ledger, SPENT),
-        _of(tokens.noise_against_tasks, test_watched.NOISE),
-        _of(tokens.spending, test_watched.SPENT),
-        _of(tokens.race, test_watched.RACED),
+        _of(tokens.noise_against_tasks, test_tokens.NOISE),
+        _of(tokens.spending, test_tokens.SPENT),
+        _of(tokens.race, test_tokens.RACED),
         _of(stream.strips, STRIPS, ["0", "1"], finding="B differs."),
         _of(curves.class_bars, CLASSES, ("cat", "dog", "ant"), colours=["#0072b2", "#d55e00"]),
         _of(curves.accuracy_over_tasks, accuracy(), n_tasks=4, references=REFERENCES),

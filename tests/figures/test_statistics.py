@@ -38,26 +38,21 @@ def test_interval_covers_the_truth_and_a_verdict_without_a_difference_is_right_i
 ALIKE = "; a difference of {} points or less cannot be told with any number of seeds."
 
 
-@pytest.mark.parametrize(
-    ("differences", "n_tested", "is_clear", "said"),
-    [
-        ([2.0, 2.2, 1.8, 2.1, 1.9], None, True, "A is better than B by 2.0 points (1.8 to 2.2), 5 seeds."),
-        ([-2.0, -2.2, -1.8, -2.1, -1.9], None, True, "B is better than A by 2.0 points (1.8 to 2.2), 5 seeds."),
-        ([5.0, 5.0], None, False, "Cannot tell from 2 seeds"),
-        ([0.0, 0.0, 0.0], None, False, "agree exactly"),
-        ([1e-14, 0.0, -1e-14], None, False, "agree exactly"),
-        ([10.0, -10.0, 0.001], None, False, "more than 1,000 seeds"),
-        # A spread of zero is no certainty: the interval reaches what is printed to both sides, or a test example.
-        ([1.0, 1.0, 1.0], None, True, "A is better than B by 1.0 points (0.9 to 1.1), 3 seeds."),
-        ([1.0, 1.0, 1.0], 200, True, "A is better than B by 1.0 points (0.5 to 1.5), 3 seeds."),
-        ([1.0, 1.0, 1.0], 1e6, True, "A is better than B by 1.0 points (0.9 to 1.1), 3 seeds."),
-        ([0.04, 0.04, 0.05], None, False, ALIKE.format(0.1)), ([-0.04, -0.04, -0.05], None, False, ALIKE.format(0.1)),
-        ([0.1, 0.1, 0.1], None, False, ALIKE.format(0.1)), ([100 / 450] * 5, 450, False, ALIKE.format(0.22)),
-    ],
-)  # fmt: skip
-def test_a_verdict_claims_what_the_interval_supports(
-    differences: list[float], n_tested: float | None, is_clear: bool, said: str
-) -> None:
+@pytest.mark.parametrize(("differences", "n_tested", "is_clear", "said"), [
+    ([2.0, 2.2, 1.8, 2.1, 1.9], None, True, "A is better than B by 2.0 points (1.8 to 2.2), 5 seeds."),
+    ([-2.0, -2.2, -1.8, -2.1, -1.9], None, True, "B is better than A by 2.0 points (1.8 to 2.2), 5 seeds."),
+    ([5.0, 5.0], None, False, "Cannot tell from 2 seeds"),
+    ([0.0, 0.0, 0.0], None, False, "agree exactly"),
+    ([1e-14, 0.0, -1e-14], None, False, "agree exactly"),
+    ([10.0, -10.0, 0.001], None, False, "more than 1,000 seeds"),
+    # A spread of zero is no certainty: the interval reaches what is printed to both sides, or a test example.
+    ([1.0, 1.0, 1.0], None, True, "A is better than B by 1.0 points (0.9 to 1.1), 3 seeds."),
+    ([1.0, 1.0, 1.0], 200, True, "A is better than B by 1.0 points (0.5 to 1.5), 3 seeds."),
+    ([1.0, 1.0, 1.0], 1e6, True, "A is better than B by 1.0 points (0.9 to 1.1), 3 seeds."),
+    ([0.04, 0.04, 0.05], None, False, ALIKE.format(0.1)), ([-0.04, -0.04, -0.05], None, False, ALIKE.format(0.1)),
+    ([0.1, 0.1, 0.1], None, False, ALIKE.format(0.1)), ([100 / 450] * 5, 450, False, ALIKE.format(0.22)),
+])  # fmt: skip
+def test_a_verdict_is_of_its_interval(differences: list[float], n_tested: float | None, is_clear: bool, said: str) -> None:
     found = verdict(differences, "A", "B", n_tested=n_tested)
     assert (found.is_clear, said in found.sentence) == (is_clear, True), found.sentence
 
@@ -107,9 +102,7 @@ def _of(points: float, *, seeds: tuple[int, ...] = (0,), epsilons: tuple[float, 
 
 
 @pytest.mark.parametrize(("apart", "n_tested"), [(-(2**-52), None), (-(2**-52), 20.0), (1e-5, 400.0)])
-def test_rounding_is_no_difference_and_the_axis_is_at_least_a_test_example_long(
-    apart: float, n_tested: float | None
-) -> None:
+def test_rounding_is_no_difference_and_an_axis_is_at_least_a_test_example_long(apart: float, n_tested: float | None) -> None:
     one, other = _of(60.0, seeds=(0, 1)), _of(60.0, seeds=(0, 1))
     one.loc[0, "value"] += apart
     picture = _difference(one, other, n_tested)
@@ -166,15 +159,13 @@ def test_equal_curves_constant_differences_and_untested_tasks_have_a_reason_inst
     assert constant["difference"][0] == pytest.approx(-0.1)
     assert math.isnan(gaps["difference"][0])
     assert gaps["p"][2] == pytest.approx(stats.ttest_rel([0.8, 0.7, 0.9], [0.7, 0.65, 0.7]).pvalue)
-    later = p_values([0.9, 0.8, 0.7], [0.9, 0.8, 0.6])
-    assert later["p"].isna().tolist() == [True, False]
+    assert p_values([0.9, 0.8, 0.7], [0.9, 0.8, 0.6])["p"].isna().tolist() == [True, False]
 
 
 def test_the_figure_has_a_log_axis_both_lines_and_a_sentence() -> None:
     picture = statistics.p_value_curve(p_values(RISING, FALLING), names=("A", "B"))
     figure, p = picture.figure, stats.ttest_rel(RISING, FALLING).pvalue
-    assert figure.layout.yaxis.type == "log"
-    assert sorted(shape.y0 for shape in figure.layout.shapes) == [0.01, 0.05]
+    assert (figure.layout.yaxis.type, sorted(shape.y0 for shape in figure.layout.shapes)) == ("log", [0.01, 0.05])
     assert (list(figure.data[0].x), figure.data[0].y[-1]) == ([2, 3, 4, 5], pytest.approx(p))
     assert picture.finding.startswith(f"After 5 tasks p = {p:.2g}: A is ahead by 5.2 points on average.")
     tiny = statistics.p_value_curve(p_values([0.9 + 1e-9 * n for n in range(20)], [0.1] * 20), names=("A", "B")).figure
@@ -184,8 +175,7 @@ def test_the_figure_has_a_log_axis_both_lines_and_a_sentence() -> None:
 
 
 def test_gaps_are_drawn_as_gaps_and_told() -> None:
-    found = p_values([0.9, 0.8, 0.7, 0.5], [0.9, 0.8, 0.6, 0.3])
-    picture = statistics.p_value_curve(found, names=("A", "B"))
+    picture = statistics.p_value_curve(p_values([0.9, 0.8, 0.7, 0.5], [0.9, 0.8, 0.6, 0.3]), names=("A", "B"))
     assert (picture.figure.data[0].y[0], picture.figure.data[0].connectgaps) == (None, False)
     assert picture.finding.endswith("No test after 2 tasks: the two curves are equal so far.")
     nothing = statistics.p_value_curve(p_values(RISING, RISING), names=("A", "B"))

@@ -6,7 +6,6 @@ import itertools
 import math
 
 import numpy as np
-import plotly.graph_objects as go
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -112,39 +111,16 @@ def test_levels_that_print_alike_are_one_line_and_near_ones_have_their_names_apa
     assert [note["yanchor"] for note in none.texts] == ["bottom"], "below 0 there is no room"
 
 
-@pytest.mark.parametrize(
-    ("points", "side", "anchor"),
-    [
-        ([42.0, 80.0, 80.0], 0.5, "bottom"),  # the first point lies where the name would
-        ([42.0, 42.0, 80.0], 1.0, "bottom"),
-        ([42.0, 42.0, 42.0], 0.0, "top"),  # above, all is taken
-        ([30.0, 80.0, 80.0], 0.5, "bottom"),  # no point, but the line between two
-        ([None, 42.0, 42.0], 0.0, "bottom"),
-        ([80.0, 80.0, 80.0], 0.0, "bottom"),
-    ],
-)
+@pytest.mark.parametrize(("points", "side", "anchor"), [
+    ([42.0, 80.0, 80.0], 0.5, "bottom"),  # the first point lies where the name would
+    ([42.0, 42.0, 80.0], 1.0, "bottom"),
+    ([42.0, 42.0, 42.0], 0.0, "top"),  # above, all is taken
+    ([30.0, 80.0, 80.0], 0.5, "bottom"),  # no point, but the line between two
+    ([None, 42.0, 42.0], 0.0, "bottom"),
+    ([80.0, 80.0, 80.0], 0.0, "bottom"),
+])  # fmt: skip
 def test_a_level_s_name_covers_no_curve(points: list[float | None], side: float, anchor: str) -> None:
     chart = theme.Chart(False, 300)
     chart.line([1, 2, 3], points, "curve", "#000", "%{y}")
     chart.references(References(0.1, 0.4))
     assert [(note["x"], note["yanchor"]) for note in chart.texts] == [(0.0, "top"), (side, anchor)]
-
-
-def test_letters_lines_and_markers_grow_and_the_data_do_not() -> None:
-    figure = go.Figure(
-        [
-            go.Scatter(x=[0, 1], y=[2, 3], line={"width": 2}, marker={"size": 6}),
-            go.Bar(x=["a", "b"], y=[1, 2], marker={"line": {"width": 1}}),
-            go.Scatter(x=[0], y=[1], marker={"size": [4]}),
-        ],
-        layout={"font": {"size": 10}, "height": 300, "margin": {"l": 40, "t": 0}, "xaxis": {"tickfont": {"size": 8}}},
-    )
-    figure.add_annotation(text="here", x=0, y=2)
-    before = figure.to_json()
-    larger = theme.enlarged(figure, 1.5)
-    assert figure.to_json() == before
-    assert (larger.layout.font.size, larger.layout.annotations[0].font.size) == (15, 15)
-    assert larger.layout.xaxis.tickfont.size == 12
-    assert (larger.layout.margin.l, larger.layout.margin.r, larger.layout.height) == (60, None, 300)
-    assert (larger.data[0].line.width, larger.data[0].marker.size, larger.data[2].marker.size) == (3, 9, (4,))
-    assert [tuple(trace.y) for trace in larger.data] == [(2, 3), (1, 2), (1,)]

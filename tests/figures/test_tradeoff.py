@@ -58,8 +58,7 @@ def test_finding_says_rises_only_where_it_rises() -> None:
 
 def test_an_unfinished_run_is_left_out_by_name() -> None:
     picture = _pictures(A=accuracy().query("seed > 9"), B=accuracy())
-    assert {trace.name for trace in picture.figure.data} == {"B"}
-    assert picture.figure.data[0].line.color == "#d55e00"
+    assert ({trace.name for trace in picture.figure.data}, picture.figure.data[0].line.color) == ({"B"}, "#d55e00")
 
 
 def test_budgets_that_bound_nothing_are_on_no_line() -> None:
@@ -124,23 +123,20 @@ FELL = {0.5: [0.2, 0.2, 0.21], 1.0: [0.45, 0.45, 0.46], 8.0: [0.35, 0.35, 0.36]}
 ACCOUNTED = {"accounted": {0.5: 1.19, 1.0: 0.9999999, 2.0: 4.8123, 8.0: 19.8276}}
 
 
-@pytest.mark.parametrize(
-    ("scores", "wanted", "options", "said"),
-    [
-        (RISING, 0.25, {}, ["Even ε = 0.5 gives 30.0 %, so 25 % accuracy needs no more (under 0.5 to 0.99)."]),
-        (RISING, 0.99, {}, ["No ε tried gives 99 % accuracy: ε = 8 gives 85.0 % (over 8)."]),
-        (RISING, 0.6, {}, ["60 % accuracy needs ε of about 1.4 (0.6 to 4.2)."]),
-        (RISING, 0.6, {"score": "entity F1", "standing": "claimed"}, ["60 % entity F1 needs claimed ε of about 1.4 ("]),
-        ({epsilon: values[:1] for epsilon, values in RISING.items()}, 0.6, {}, ["(no range: 1 seed, and it takes 3)."]),
-        # A curve made to rise is told from what was measured.
-        (FELL, 0.42, {}, ["No ε tried gives 42 % accuracy: ε = 8 gives 40.3 %, measured 35.3 % ("]),
-        (FELL, 0.39, {}, ["39 % accuracy needs ε of about 0.95 ("]),
-        # So is what was accounted from what was asked for.
-        (RISING, 0.6, ACCOUNTED, ["of about 1.4 (", "Measured: ε = 2 (accounted ε = 4.82) gives 70.0 %."]),
-        (RISING, 0.99, ACCOUNTED, ["ε = 8 (accounted ε = 19.9) gives 85.0 %"]),
-        (RISING, 0.25, ACCOUNTED, ["Even ε = 0.5 (accounted ε = 1.19) gives 30.0 %"]),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("scores", "wanted", "options", "said"), [
+    (RISING, 0.25, {}, ["Even ε = 0.5 gives 30.0 %, so 25 % accuracy needs no more (under 0.5 to 0.99)."]),
+    (RISING, 0.99, {}, ["No ε tried gives 99 % accuracy: ε = 8 gives 85.0 % (over 8)."]),
+    (RISING, 0.6, {}, ["60 % accuracy needs ε of about 1.4 (0.6 to 4.2)."]),
+    (RISING, 0.6, {"score": "entity F1", "standing": "claimed"}, ["60 % entity F1 needs claimed ε of about 1.4 ("]),
+    ({epsilon: values[:1] for epsilon, values in RISING.items()}, 0.6, {}, ["(no range: 1 seed, and it takes 3)."]),
+    # A curve made to rise is told from what was measured.
+    (FELL, 0.42, {}, ["No ε tried gives 42 % accuracy: ε = 8 gives 40.3 %, measured 35.3 % ("]),
+    (FELL, 0.39, {}, ["39 % accuracy needs ε of about 0.95 ("]),
+    # So is what was accounted from what was asked for.
+    (RISING, 0.6, ACCOUNTED, ["of about 1.4 (", "Measured: ε = 2 (accounted ε = 4.82) gives 70.0 %."]),
+    (RISING, 0.99, ACCOUNTED, ["ε = 8 (accounted ε = 19.9) gives 85.0 %"]),
+    (RISING, 0.25, ACCOUNTED, ["Even ε = 0.5 (accounted ε = 1.19) gives 30.0 %"]),
+])  # fmt: skip
 def test_the_sentence_names_what_was_measured_and_what_was_made_of_it(
     scores: dict[float, list[float]], wanted: float, options: dict[str, object], said: list[str]
 ) -> None:
@@ -160,8 +156,7 @@ def test_a_mean_that_only_rounding_keeps_from_the_wanted_score_reaches_it() -> N
 
 @pytest.mark.parametrize(("mean", "shown"), [(0.2896, "28.96"), (0.28996, "28.996"), (0.2894, "28.9"), (0.2904, "29.04")])
 def test_a_near_miss_never_prints_as_the_wanted_score(mean: float, shown: str) -> None:
-    answer = needed({1.0: [0.1], 8.0: [mean]}, 0.29)
-    said = sentence(answer)
+    said = sentence(needed({1.0: [0.1], 8.0: [mean]}, 0.29))
     assert (f"{shown} %" in said) == (mean < 0.29)
     assert said.startswith("No ε tried gives 29 %") == (mean < 0.29)
 

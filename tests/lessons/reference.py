@@ -15,14 +15,12 @@ from dpcl_core.lessons import label, noise
 from dpcl_core.lessons.label import Listing, Neighbours, Releases
 from dpcl_core.methods.features.cosine import CosineParams
 from dpcl_core.privacy.guarantee import guarantee
-from dpcl_core.privacy.labels import in_label_space, label_space
 from dpcl_core.privacy.ledger import Ledger
-from dpcl_core.privacy.mechanisms import class_sums_std, noisy_class_sums
+from dpcl_core.privacy.mechanisms import class_sums_std
 from dpcl_core.privacy.noise import ReleaseNoise
 from dpcl_core.privacy.sums import unit_rows
 from dpcl_core.runs import frames
 from dpcl_core.scenarios.catalog import ClassIncremental
-from dpcl_core.scenarios.stream import TaskStream
 from dpcl_core.spec import Cell, DataSpec, LabelSetting, PrivacySpec, RunSpec
 
 _BATCH = 500
@@ -62,39 +60,19 @@ def play(pair: Neighbours, listing: Listing, epsilon: float, n: int) -> noise.Du
     return noise.Duel(*sides)
 
 
+def asked(setting: LabelSetting, n_tasks: int, epsilons: Sequence[float], seeds: Sequence[int]) -> RunSpec:
+    """A run of the cosine classifier with fresh noise on the digits."""
+    privacy = PrivacySpec(epsilons=tuple(epsilons), delta=label.DELTA, noise="release")
+    return RunSpec(
+        method="cosine", params=CosineParams(), data=DataSpec(dataset="digits"), scenario=ClassIncremental(tasks=n_tasks),
+        labels=setting, privacy=privacy, seeds=tuple(seeds),
+    )  # fmt: skip
+
+
 def promise(pair: Neighbours, listing: Listing, epsilon: float, ledger: Ledger) -> Guarantee:
     """The guarantee of one release's ledger, as the app states it everywhere."""
-    spec = RunSpec(
-        method="cosine",
-        params=CosineParams(),
-        scenario=ClassIncremental(tasks=1),
-        labels=listing,
-        privacy=PrivacySpec(epsilons=(epsilon,), delta=label.DELTA, noise="release"),
-        seeds=(0,),
-    )
+    spec = asked(listing, 1, (epsilon,), (0,))
     return guarantee(ledger, spec, Cell(epsilon, 0), unit="example", n_people=len(pair.labels) + 1, n_tasks=1)
-
-
-def sums_over_tasks(tasks: TaskStream, setting: LabelSetting, epsilon: float, n: int) -> NDArray[np.float64]:
-    """Released sums [tasks, n, K] of the first class in n independent classifiers, after every task.
-
-    The loop of the cosine classifier (Algorithm 1) with one class looked at; epsilon = inf gives the sum without noise,
-    which only public teaching data may show.
-    """
-    watched, n_classes = tasks.tasks[0].prior[0], len(tasks.classes)
-    ledgers = [Ledger(label.DELTA, label._ADJACENCY, tasks.recurrence) for _ in range(n)]
-    noises = [ReleaseNoise() for _ in range(n)]
-    stds = [class_sums_std(epsilon, label.DELTA, label._ADJACENCY)] * n
-    held = np.zeros((n, tasks.tasks[0].train.inputs.shape[1]))
-    after = []
-    for task in tasks.tasks:
-        labels = task.train.labels
-        space = label_space(setting, task.prior, range(n_classes), labels, ledgers, task=task.index)
-        train = task.train.take(np.flatnonzero(in_label_space(labels, space)))
-        released = noisy_class_sums(train.inputs, train.labels, space, n_classes, stds, noises, ledgers, task=task.index)
-        held = held + released[:, watched]
-        after.append(held)
-    return np.stack(after)
 
 
 def learned(
@@ -102,16 +80,7 @@ def learned(
 ) -> tuple[dict[float, list[float]], Mapping[float, Guarantee]]:
     """Real runs of the cosine classifier with fresh noise: by epsilon, mean accuracy over the tasks after the last one for
     each seed, and their guarantees."""
-    spec = RunSpec(
-        method="cosine",
-        params=CosineParams(),
-        data=DataSpec(dataset="digits"),
-        scenario=ClassIncremental(tasks=n_tasks),
-        labels=setting,
-        privacy=PrivacySpec(epsilons=tuple(epsilons), delta=label.DELTA, noise="release"),
-        seeds=tuple(seeds),
-    )
-    run_events = list(engine.run(spec))
+    run_events = list(engine.run(asked(setting, n_tasks, epsilons, seeds)))
     accuracy = frames.accuracy(run_events)
     last = accuracy[accuracy["after_task"] == accuracy["after_task"].max()]
     means = last.groupby(["epsilon", "seed"])["accuracy"].mean()

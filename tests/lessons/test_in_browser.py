@@ -69,9 +69,7 @@ def test_the_attackers_evidence_is_the_lessons(told: label_game.Neighbours) -> N
 
 @javascript.NEEDED
 @pytest.mark.parametrize("epsilon", [0.5, 8.0])
-def test_a_public_list_is_attacked_as_well_as_anybody_can_and_the_list_from_the_data_always(
-    epsilon: float
-) -> None:
+def test_a_public_list_is_attacked_as_well_as_anybody_can_and_the_list_from_the_data_always(epsilon: float) -> None:
     """Five standard errors around the best possible, 6e-7; no cut above the exact curve, in one of a million games."""
     sigma = gaussian.sigma(epsilon, label_game.DELTA)
     case = (
@@ -138,10 +136,8 @@ def test_the_noise_grows_by_its_formula_and_remembered_noise_is_as_wide_as_its_o
 @javascript.NEEDED
 @pytest.mark.parametrize("n_tasks", [1, 5, 40])
 def test_the_square_root_is_that_of_the_mechanism(n_tasks: int) -> None:
-    case = f"const of = squareRoot({n_tasks});" + (
-        "console.log(JSON.stringify([[...of.column], [...of.decoder], of.sensitivity, of.noise]));"
-    )
-    column, decoder, sensitivity, spread = run("noise", case)
+    shown = "console.log(JSON.stringify([[...of.column], [...of.decoder], of.sensitivity, of.noise]));"
+    column, decoder, sensitivity, spread = run("noise", f"const of = squareRoot({n_tasks}); {shown}")
     of = continual.square_root(n_tasks)
     assert column == of.column.tolist()
     np.testing.assert_allclose(decoder, of.decoder, rtol=1e-12)
@@ -199,13 +195,10 @@ def test_a_report_of_the_browser_is_taken_over() -> None:
     assert taken(REPORT) == text.Progress(2, {0, 1}, {0: 2}, {"epsilon": 8.0})
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"step": 8}, {"step": "1"}, {"done": [9]}, {"done": 3}, {"predictions": {"0": 3}}, {"predictions": {"x": 0}},
-        {"values": {}}, {"values": {"epsilon": 17}}, {"values": {"epsilon": "1"}},
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("wrong", [
+    {"step": 8}, {"step": "1"}, {"done": [9]}, {"done": 3}, {"predictions": {"0": 3}}, {"predictions": {"x": 0}},
+    {"values": {}}, {"values": {"epsilon": 17}}, {"values": {"epsilon": "1"}},
+])  # fmt: skip
 def test_what_the_browser_cannot_have_reported_changes_nothing(wrong: dict[str, object]) -> None:
     assert taken({**REPORT, **wrong}) == taken(None) == text.Progress(1, {0})
 
@@ -228,8 +221,7 @@ def test_the_document_holds_the_lessons_own_words_and_is_small(name: str) -> Non
 def test_promises_are_those_of_the_ledger(told: label_game.Neighbours) -> None:
     document: dict[str, Any] = in_browser.document("label")
     for listing in in_browser.LISTS:
-        released = reference.release(told, True, listing, 2.0)
-        given = reference.promise(told, listing, 2.0, released.ledger)
+        given = reference.promise(told, listing, 2.0, reference.release(told, True, listing, 2.0).ledger)
         words = statement.guarantee_words(given)
         assert given.noise == "release"
         if listing == "data":
@@ -248,12 +240,9 @@ def test_a_figures_file_has_every_named_point_and_survives_commas_and_quotes() -
         ];
         console.log(JSON.stringify(csv(drawnNumbers({ title: "tasks" }, { title: "accuracy" }, series))));
     """
-    assert list(csv.reader(run("noise", case).splitlines())) == [
-        ["series", "tasks", "accuracy", "half width of the interval"],
-        ['one, "promised"', "1", "2", ""],
-        ['one, "promised"', "3", "4.5", ""],
-        ["own", "10", "0.125", "0.01"],
-    ]
+    head, *rows = csv.reader(run("noise", case).splitlines())
+    assert head == ["series", "tasks", "accuracy", "half width of the interval"]
+    assert rows == [['one, "promised"', "1", "2", ""], ['one, "promised"', "3", "4.5", ""], ["own", "10", "0.125", "0.01"]]
 
 
 def test_a_page_of_the_course_names_the_lessons_number() -> None:

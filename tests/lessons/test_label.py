@@ -10,13 +10,12 @@ import pytest
 
 from dpcl_core.lessons import label
 from dpcl_core.methods.common.method import PublicContext
-from dpcl_core.methods.features.cosine import CosineClassifier, CosineParams
+from dpcl_core.methods.features.cosine import CosineClassifier
 from dpcl_core.privacy import accounting, gaussian, statement
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.sums import unit_rows
-from dpcl_core.scenarios.catalog import ClassIncremental
 from dpcl_core.scenarios.stream import Examples, Task
-from dpcl_core.spec import Cell, PrivacySpec, RunSpec
+from dpcl_core.spec import Cell
 from tests.lessons import reference
 from tests.support.tiers import quick
 
@@ -79,19 +78,12 @@ def test_every_release_has_noise_of_its_own(told: label.Neighbours) -> None:
 
 @pytest.mark.parametrize("listing", ["data", "prior-const"])
 @pytest.mark.parametrize("has_person", [False, True])
-def test_what_the_lesson_releases_is_what_the_learner_releases(
-    told: label.Neighbours, listing: label.Listing, has_person: bool
-) -> None:
+def test_the_lesson_releases_what_the_learner_does(told: label.Neighbours, listing: label.Listing, has_person: bool) -> None:
     """The classifier itself on the same data: it scores exactly the labels on the lesson's list, and spends the same."""
     features, labels = told.data(has_person)
-    spec = RunSpec(
-        method="cosine", params=CosineParams(), scenario=ClassIncremental(tasks=1), labels=listing,
-        privacy=PrivacySpec(epsilons=(1.0,), delta=DELTA), seeds=(0,),
-    )  # fmt: skip
-    cell, book = Cell(1.0, 0), Ledger(DELTA, "add-remove", "once")
+    cell, book, train = Cell(1.0, 0), Ledger(DELTA, "add-remove", "once"), Examples(features, labels)
     known = PublicContext(n_inputs=64, n_classes=10, public=tuple(range(10)), n_people=len(labels), n_tasks=1)
-    learner = CosineClassifier(spec, [cell], known)
-    train = Examples(features, labels)
+    learner = CosineClassifier(reference.asked(listing, 1, (1.0,), (0,)), [cell], known)
     list(learner.learn({0: Task(0, "task 1", train, train, tuple(range(10)))}, {cell: book}))
     scored = np.isfinite(learner.cosines(0, features[:1])[0, 0])
     seen = reference.release(told, has_person, listing, 1.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -22,8 +23,7 @@ def test_exact_lists_hold_each_mode_once_in_an_order_that_says_nothing() -> None
     assert world.lists.weights.sum(axis=1) == pytest.approx(1.0)
     # Twenty orders of four by lot: the same mode first in all of them has probability 4^-19.
     assert len({tuple(row) for row in world.modes.tolist()}) > 1
-    own = world.lists.targets.argmax(axis=2)
-    assert (own == world.modes).all()
+    assert (world.lists.targets.argmax(axis=2) == world.modes).all()
     fitted = modes.world("fitted")
     assert fitted.rule == "nearest"
     has_rows = fitted.lists.weights > 0
@@ -42,8 +42,7 @@ def test_a_picture_shows_the_digit_and_averages_by_place_are_nearer_to_each_othe
     """The mean of all zeros is dark in the middle and inked around it."""
     world = modes.world()
     drawn = modes.picture(world.lists.means[0, int((world.modes[0] == 0).argmax())])
-    assert drawn.shape == (8, 8)
-    assert drawn.max() == 1.0
+    assert (drawn.shape, drawn.max()) == ((8, 8), 1.0)
     assert drawn[3:5, 3:5].mean() < 0.4 < drawn[2:6, [2, 5]].mean()
     places, true = (np.linalg.norm(rows - rows.mean(axis=0), axis=1).mean() for rows in modes.by_place(world))
     assert places < 0.6 * true
@@ -67,8 +66,7 @@ def test_matching_on_the_client_works_where_noisy_lists_cannot_be_matched() -> N
     on_client = modes.client_side(world, CENTRED, 50, 4.0, modes.N_ROUNDS, 1)
     noisy = modes.server_side(world, CENTRED, 50, modes.std_of_lists(world, 4.0), 1)
     agreements = [adjusted_rand(found.ids.ravel(), world.modes.ravel()) for found in (on_client, noisy)]
-    assert agreements[0] > 0.7
-    assert abs(agreements[1]) < 0.15
+    assert agreements[0] > 0.7 > 0.15 > abs(agreements[1])
     again = modes.client_side(world, CENTRED, 50, 4.0, modes.N_ROUNDS, 1)
     assert np.array_equal(again.prototypes, on_client.prototypes)
     assert not modes.client_side(world, CENTRED, 50, math.inf, 1, 1).noise_std
@@ -79,19 +77,14 @@ def test_matching_on_the_client_works_where_noisy_lists_cannot_be_matched() -> N
 
 def test_there_are_as_many_texts_of_every_source_with_their_spans_each_scored_as_among_all() -> None:
     told, everything = modes.texts(), modes.everything()
-    assert len(told.sources) == 6
-    assert {len(texts) for texts in told.texts} == {modes.N_TEXTS}
+    assert (len(told.sources), {len(texts) for texts in told.texts}) == (6, {modes.N_TEXTS})
     assert all(len(labels) == modes.N_TEXTS for labels in told.labels)
-    for texts in told.texts:
-        assert texts.spans is not None
-        assert sum(map(len, texts.spans)) > 0
+    assert all(sum(map(len, texts.spans or ())) > 0 for texts in told.texts)
     assert len(everything) == 6 * modes.N_TEXTS
     for source, number in ((0, 0), (1, 3), (5, modes.N_TEXTS - 1)):
         alone, among = told.text(source, number), everything[source * modes.N_TEXTS + number]
-        assert alone.tokens == among.tokens
         assert "".join(alone.tokens) == told.texts[source].strings[number]
-        assert (alone.kinds, alone.is_stop, alone.label) == (among.kinds, among.is_stop, among.label)
-        assert alone.commonness == among.commonness
+        assert replace(alone, probability=()) == replace(among, probability=())
         assert alone.probability == pytest.approx(among.probability, rel=1e-3)
 
 
@@ -137,13 +130,11 @@ def test_the_score_of_personal_tokens_falls_as_they_are_learned() -> None:
     assert recalls[-1] < 0.5 * recalls[0]
 
 
-def test_the_pattern_and_an_oracle_frame_the_score() -> None:
+def test_the_pattern_is_better_than_chance_and_the_score_does_not_tell_look_alikes() -> None:
     everything = modes.everything()
     tokens = gathered(everything)
-    floor = scores(tokens.has_pattern.astype(np.float64), tokens).auroc
-    assert 0.5 < floor[EVERY] < 1
-    oracle = scores(tokens.is_private.astype(np.float64), tokens)
-    assert set(oracle.auroc.values()) == {1.0}
+    assert 0.5 < scores(tokens.has_pattern.astype(np.float64), tokens).auroc[EVERY] < 1
+
     score = modes.ranked(everything, Dials())
     assert len(score) == len(tokens.kinds) == sum(len(text.tokens) for text in everything)
     assert score[tokens.is_stop].tolist() == [0.0] * int(tokens.is_stop.sum())

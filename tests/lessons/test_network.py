@@ -37,8 +37,7 @@ def test_one_person_moves_the_sum_by_at_most_the_clipping_norm(clip: float) -> N
 
 
 def test_noise_is_charged_for_the_steps_that_are_taken() -> None:
-    sigma = network.sigma(1.0, 1347)
-    steps = accounting.subsampled_gaussian(sigma, network.BATCH / 1347, network.N_STEPS)
+    steps = accounting.subsampled_gaussian(network.sigma(1.0, 1347), network.BATCH / 1347, network.N_STEPS)
     assert accounting.delta(steps, 1.0, "add-remove") == pytest.approx(network.DELTA, rel=0.01)
 
 

@@ -76,14 +76,11 @@ def test_it_has_the_style_and_the_script_that_answers_a_press(client):
     assert in_document().count("</script>") == 1
 
 
-@pytest.mark.parametrize(
-    ("url", "own"),
-    [
-        ("http://a.test/", True), ("http://a.test", True), ("http://a.test/runs?v=1", True),
-        ("http://a.test/class/runs", True),
-        ("http://a.test/nowhere", False), ("http://a.test/runs.html", False), (None, False),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("url", "own"), [
+    ("http://a.test/", True), ("http://a.test", True), ("http://a.test/runs?v=1", True),
+    ("http://a.test/class/runs", True),
+    ("http://a.test/nowhere", False), ("http://a.test/runs.html", False), (None, False),
+])  # fmt: skip
 def test_an_address_without_a_page_has_the_frameworks_document(url, own):
     assert document.is_own(url, ["start", "runs"]) is own
 
@@ -96,22 +93,19 @@ def test_documents_are_below_the_servers_own_path(monkeypatch):
     assert {each.path for each in routes} == {"/class/", "/class/start", "/class/runs", *below, *moved}
 
 
-@pytest.mark.parametrize(
-    ("old", "leads_to"),
-    [
-        ("playground?l=prior&t=2", "./explore?l=prior&t=2&view=playground"),
-        ("tokens?th=0.4", "./explore?th=0.4&view=words"),
-        ("anchors", "./explore?view=clients"),
-        ("compare?v=1&r=one,two&f=1", "./runs?v=1&r=one,two&f=1&view=compare"),
-        ("edges", "./lessons?view=edges"),
-        ("exercises?part=2", "./teach?part=2&view=exercises"),
-        ("teacher?p=3", "./teach?p=3&view=plan"),
-        ("room?room=QWERTY&large=1", "./teach?room=QWERTY&large=1&view=classroom"),
-        ("published?p=cslr&w=ours", "./questions?p=cslr&w=ours&w=paper"),
-        ("start", "./"),  # the framework knows its default page by no name, and would say that there is no such page
-        ("lessons/3", "../lessons"),
-    ],
-)
+@pytest.mark.parametrize(("old", "leads_to"), [
+    ("playground?l=prior&t=2", "./explore?l=prior&t=2&view=playground"),
+    ("tokens?th=0.4", "./explore?th=0.4&view=words"),
+    ("anchors", "./explore?view=clients"),
+    ("compare?v=1&r=one,two&f=1", "./runs?v=1&r=one,two&f=1&view=compare"),
+    ("edges", "./lessons?view=edges"),
+    ("exercises?part=2", "./teach?part=2&view=exercises"),
+    ("teacher?p=3", "./teach?p=3&view=plan"),
+    ("room?room=QWERTY&large=1", "./teach?room=QWERTY&large=1&view=classroom"),
+    ("published?p=cslr&w=ours", "./questions?p=cslr&w=ours&w=paper"),
+    ("start", "./"),  # the framework knows its default page by no name, and would say that there is no such page
+    ("lessons/3", "../lessons"),
+])  # fmt: skip
 def test_an_address_of_earlier_days_leads_to_its_view_with_its_settings(client, old, leads_to):
     answer = client.get(f"/{old}", follow_redirects=False)
     assert (answer.status_code, answer.headers["location"]) == (307, leads_to)
@@ -235,20 +229,17 @@ def answers(kind: str, host: str | None, address: str, hosts: list[str] | None =
 
 
 @pytest.mark.parametrize("kind", ["http", "websocket"])
-@pytest.mark.parametrize(
-    ("host", "address", "hosts", "is_let_in"),
-    [
-        ("localhost:8501", "localhost", None, True), ("127.0.0.1:8501", "127.0.0.1", None, True),
-        ("[::1]:8501", "localhost", None, True), ("LOCALHOST.", "localhost", None, True),
-        ("127.0.0.2", "127.0.0.2", None, True), ("rebound.example:8501", "localhost", None, False),
-        ("rebound.example", "127.0.0.2", None, False), ("localhost.rebound.example", "localhost", None, False),
-        ("localhost@rebound.example", "localhost", None, False), (None, "localhost", None, False),
-        ("runs.example", "127.0.0.1", ["runs.example"], True),  # behind a proxy
-        ("localhost", "127.0.0.1", ["runs.example"], False),
-        ("anything.example", "0.0.0.0", None, True),  # who serves a network names the hosts
-        ("anything.example", "0.0.0.0", ["runs.example"], False),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("host", "address", "hosts", "is_let_in"), [
+    ("localhost:8501", "localhost", None, True), ("127.0.0.1:8501", "127.0.0.1", None, True),
+    ("[::1]:8501", "localhost", None, True), ("LOCALHOST.", "localhost", None, True),
+    ("127.0.0.2", "127.0.0.2", None, True), ("rebound.example:8501", "localhost", None, False),
+    ("rebound.example", "127.0.0.2", None, False), ("localhost.rebound.example", "localhost", None, False),
+    ("localhost@rebound.example", "localhost", None, False), (None, "localhost", None, False),
+    ("runs.example", "127.0.0.1", ["runs.example"], True),  # behind a proxy
+    ("localhost", "127.0.0.1", ["runs.example"], False),
+    ("anything.example", "0.0.0.0", None, True),  # who serves a network names the hosts
+    ("anything.example", "0.0.0.0", ["runs.example"], False),
+])  # fmt: skip
 def test_a_server_on_this_computer_answers_to_its_names_alone(
     kind: str, host: str | None, address: str, hosts: list[str] | None, *, is_let_in: bool
 ) -> None:

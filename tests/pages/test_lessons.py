@@ -10,13 +10,11 @@ from urllib.parse import parse_qsl, urlsplit
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from dpcl_core.lessons import exercises, shared_noise, text
+from dpcl_core.lessons import exercises, modes, text
 from dpcl_core.lessons.exercises import Handed
-from dpcl_core.runs.rooms import Rooms
-from dpcl_core.runs.store import Store
 from pages.lessons import CODEC
 from pages.parts import lesson_stage
-from tests.pages.conftest import Open, Patch, drawings, press, told, words
+from tests.pages.conftest import Open, drawings, press, told, words
 from tests.support.asserting import includes
 from tests.support.tiers import quick
 
@@ -56,6 +54,11 @@ def parts(page: AppTest) -> list[str]:
     return [heading.value for heading in page.subheader]
 
 
+def offered(page: AppTest, key: str) -> dict[str, str]:
+    """The query of the link for a class that has this key."""
+    return dict(parse_qsl(urlsplit(next(code.value for code in page.code if key in code.value)).query))
+
+
 ON_SERVER = [name for name in text.NAMES if name not in text.IN_BROWSER]
 
 
@@ -65,25 +68,12 @@ def drawn(page: AppTest) -> Any:
     return one
 
 
-def elements(page: AppTest) -> list[str]:
-    """What the browser draws on the page."""
-    return [one.proto.component_name for one in page.get("bidi_component")]
-
-
 # The choices that come true with each lesson's own settings, as its explanations say.
 TRUE = {
-    "coin": (1, 1, 1, 1, 2, 1, 1),
-    "unit": (2, 2, 2, 1, 2),
-    "adding": (1, 1, 0, 2, 1, 0, 1),
-    "forgetting": (2, 1, 1, 1, 1),
-    "rare": (1, 1, 2, 2, 1),
-    "contract": (2, 1, 1, 2, 1, 1),
-    "audit": (1, 1, 1, 1, 1),
-    "choice": (2, 1, 2, 2, 1),
-    "network": (2, 1, 2, 1),
-    "members": (2, 2, 2, 1),
-    "gradient": (2, 1, 2, 2),
-}
+    "coin": (1, 1, 1, 1, 2, 1, 1), "unit": (2, 2, 2, 1, 2), "adding": (1, 1, 0, 2, 1, 0, 1), "forgetting": (2, 1, 1, 1, 1),
+    "rare": (1, 1, 2, 2, 1), "contract": (2, 1, 1, 2, 1, 1), "audit": (1, 1, 1, 1, 1), "choice": (2, 1, 2, 2, 1),
+    "network": (2, 1, 2, 1), "members": (2, 2, 2, 1), "gradient": (2, 1, 2, 2),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", quick(4, ON_SERVER))
@@ -138,15 +128,13 @@ def test_a_link_opens_the_browsers_lesson_where_it_was(open_page: Open, name: st
     assert f"**Steps**, 2 of {n_steps} done" in words(page)
     assert {"l": "label", **page.query_params} == {"view": "steps", "v": "1", **link}  # the first lesson needs no key
     press(page, "○ 3.")
-    assert drawn(page)["start"] == {**start, "step": 2}
-    assert page.query_params["s"] == "3"
+    assert (drawn(page)["start"], page.query_params["s"]) == ({**start, "step": 2}, "3")
 
 
 def test_ticks_and_predictions_come_back_with_the_link(open_page: Open) -> None:
     page = open_page("lessons", l="shared", s="2", d3="1,2", p3="2,-,1", d1="1,3", p1="3", e3="4")
     assert not page.warning
-    said = words(page)
-    assert "**Steps**, 2 of 6 done" in said
+    assert "**Steps**, 2 of 6 done" in words(page)
     assert parts(page) == ["Predict"]  # step 2 has its tick, but no prediction in this link
     predict(page, 1)
     assert parts(page) == ["Predict", "Do", "Explain"]  # done before: the reason is there, the noise is not kept
@@ -176,18 +164,8 @@ def test_the_printed_sign_learns_harder_and_a_settings_change_is_in_the_link_and
     assert "Correct." in words(page)
 
 
-def test_each_lesson_keeps_its_place(open_page: Open) -> None:
-    page = done(open_page, "shared", 1, 0, "Draw the noises")
-    press(page, "Next")
-    page.radio[0].set_value("sign").run()
-    assert page.header[0].value == text.load("sign").steps[0].title
-    page.radio[0].set_value("shared").run()
-    assert page.header[0].value == text.load("shared").steps[1].title
-    assert page.query_params["d3"] == "1"
-
-
 def test_the_course_has_its_parts_and_each_opens_on_a_lesson_of_its_own(open_page: Open) -> None:
-    page = open_page("lessons", l="digits")
+    page = open_page("lessons", l="shared")
     assert page.selectbox[0].options == [f"Part {n} of {len(text.PARTS)}: {name}" for n, name in enumerate(text.PARTS, 1)]
     for name, names in text.PARTS.items():
         page.selectbox[0].set_value(name).run()
@@ -205,81 +183,43 @@ def test_a_lesson_alone_has_no_way_to_the_others_and_start_leads_to_the_first(op
     assert page.query_params["alone"] == "1"
 
 
-def test_questions_with_answers_end_a_lesson(open_page: Open) -> None:
-    page = open_page("lessons", l="digits", s="4", hide="prediction")
-    assert "Think" not in parts(page)
-    act(page, "rounded")
-    assert parts(page)[-1] == "Think"
-    asked = [one.label for one in page.expander if one.label.endswith("?")]
-    assert asked == [" ".join(one.question.split()) for one in text.load("digits").think]
-
-
 def test_a_step_without_a_prediction_holds_all_that_follow_by_button_and_by_link(open_page: Open) -> None:
+    titles = [step.title for step in text.load("shared").steps]
     page = open_page("lessons", l="shared", s="6", p3="1,2")
     assert [info.value.split(" opens")[0] for info in page.info] == ["Step 6"]
-    assert page.header[0].value == text.load("shared").steps[2].title
-    assert page.query_params["s"] == "3"
+    assert (page.header[0].value, page.query_params["s"]) == (titles[2], "3")
     listed = {button.label: button.disabled for button in page.button if ". " in button.label}
     assert [is_held for label, is_held in listed.items()] == [False, False, False, True, True, True]
     assert not [button for button in page.button if button.label.startswith("Next")]
     predict(page, 1)
-    assert page.header[0].value == text.load("shared").steps[2].title, "an answer does not move on by itself"
+    assert page.header[0].value == titles[2], "an answer does not move on by itself"
     assert not page.info
-    press(page, "Next")
-    assert page.header[0].value == text.load("shared").steps[3].title
-    press(page, "○ 1.")
-    assert page.header[0].value == text.load("shared").steps[0].title
+    for pressed, title in (("Next", titles[3]), ("○ 1.", titles[0])):
+        assert press(page, pressed).header[0].value == title
 
 
 def test_nothing_is_held_where_nobody_is_asked_and_a_class_that_begins_later_from_there(open_page: Open) -> None:
-    page = open_page("lessons", l="shared", s="2", hide="prediction")
-    press(page, "○ 6.")
-    assert page.header[0].value == text.load("shared").steps[5].title
-    page = open_page("lessons", l="shared", s="2", p3="1", e3="0.5")
-    link = next(code.value for code in page.code if "first=" in code.value)
-    query = dict(parse_qsl(urlsplit(link).query))
+    titles = [step.title for step in text.load("shared").steps]
+    page = press(open_page("lessons", l="shared", s="2", hide="prediction"), "○ 6.")
+    assert page.header[0].value == titles[5]
+    query = offered(open_page("lessons", l="shared", s="2", p3="1", e3="0.5"), "first=")
     assert query == {"v": "1", "l": "shared", "s": "2", "first": "2", "e3": "0.5"}
-    student = open_page("lessons", **query)
-    assert student.header[0].value == text.load("shared").steps[1].title
-    assert not student.info
-    held = open_page("lessons", **query | {"s": "4"})
-    assert held.header[0].value == text.load("shared").steps[1].title
-    assert held.info
+    for step, is_held in (("2", False), ("4", True)):
+        student = open_page("lessons", **query | {"s": step})
+        assert (student.header[0].value, bool(student.info)) == (titles[1], is_held)
 
 
 def test_a_teachers_link_hides_and_starts_afresh(open_page: Open) -> None:
     page = open_page("lessons", l="shared", s="6", d3="1,4,5", p3="1,1,2", e3="0.5")
     page.multiselect[0].set_value(["epsilon", "prediction"]).run()
-    link = next(code.value for code in page.code if "hide=" in code.value)
-    query = dict(parse_qsl(urlsplit(link).query))
+    query = offered(page, "hide=")
     assert query == {"v": "1", "l": "shared", "s": "6", "hide": "epsilon,prediction", "e3": "0.5"}
     student = open_page("lessons", **query)
     assert not student.warning
     assert parts(student) == ["Do"]
-    assert [one.key for one in student.segmented_control if "view" not in one.key] == []
-    assert not student.multiselect  # a class is not offered to show it all
+    # A class is not offered to show it all.
+    assert [*student.multiselect, *(one.key for one in student.segmented_control if "view" not in one.key)] == []
     assert "Privacy budget ε: **0.5**" in words(student)
-
-
-@pytest.mark.parametrize(
-    ("query", "named", "mend"),
-    [
-        ({"l": "magic"}, "lesson = magic;", "this is the first."),
-        ({"s": "8"}, "step 8;", "Showing the last one."),
-        ({"d3": "9"}, "steps done = 9:", "each a whole number from 1 to 6; that is left out."),
-        ({"e3": "banana"}, "Privacy budget ε = banana:", "a number from 0.1 to 16; using 2 instead."),
-        ({"hide": "colour"}, "hidden controls = colour:", "kept and 13 others; that is left out."),
-        ({"p3": "4"}, "", ""),  # a fourth choice where there are three: no prediction
-    ],
-)
-def test_broken_links_are_answered(open_page: Open, query: dict[str, str], named: str, mend: str) -> None:
-    page = open_page("lessons", **{"l": "shared"} | query)
-    notices = [warning.value.replace("\\", "") for warning in page.warning]
-    assert len(notices) == bool(named)
-    assert all(named in notice and notice.endswith(mend) for notice in notices)
-    assert parts(page) == ["Predict"]
-    shown = text.load(text.NAMES[0] if "l" in query else "shared")
-    assert page.header[0].value in {step.title for step in shown.steps}
 
 
 def test_a_link_may_name_lesson_and_step_or_give_the_number_that_the_page_shows(open_page: Open) -> None:
@@ -304,68 +244,14 @@ def test_the_longest_link_is_short_enough() -> None:
     assert CODEC.read(CODEC.write(values)).values == values
 
 
-def test_a_subtraction_opens_all_pictures_at_any_strength(open_page: Open) -> None:
-    page = done(open_page, "shared", 2, 2, "Subtract", b3="8000")
-    includes(words(page), "all, 1,346 of 1,346 other pictures come back exactly; with fresh noise 0 of 1,346.", "Correct.")
-    page.select_slider[0].set_value(0.1).run()
-    assert page.query_params["b3"] == "0.1"
-    page.segmented_control[1].set_value(7).run()
-    assert "1,346 of 1,346 other pictures come back exactly" in words(page)
-
-
-def test_the_slider_reads_the_learners_off_without_training_again(open_page: Open, monkeypatch: Patch) -> None:
-    page = done(open_page, "shared", 4, 2, "Train them all")
-    assert "Correct." in words(page)
-    monkeypatch.setattr("dpcl_core.lessons.shared_noise.accuracies", None)
-    page.select_slider[0].set_value(8000.0).run()
-    assert "With b = 8000: one noise for all: 9" in words(page)
-
-
-def test_claimed_and_proven_stand_side_by_side_with_the_attacker_named(open_page: Open) -> None:
-    """1,000 of 1,000 rounds right prove ε >= 5.6; fresh noise is held to 128 / b = 9.85, and proves far less."""
-    page = done(open_page, "shared", 5, 2, "Play 2 × 1,000 rounds")
-    shared = "one noise for all | 0.077 (not verified) | **no bound** | 100.0\N{NO-BREAK SPACE}% | **5.60**"
-    includes(words(page), shared, "fresh noise for each | 0.077 (not verified) | 9.85", "**The attacker**", "Correct.")
-
-
-@pytest.mark.parametrize(
-    ("lesson", "step", "button", "key", "kept", "told"),
-    [
-        ("shared", 4, "Train them all", "b", "Strength of the noise, b: **33**", "With b = 45"),
-        ("choice", 2, "Compute both", "e", "Your ε: **3**", "From ε = 1 to ε = 3"),
-        ("members", 4, "Train with noise", "e", "Privacy budget ε: **3**", "At ε = 4 the attacker"),
-    ],
-)
-def test_a_link_with_a_value_that_no_slider_has_keeps_it(
-    open_page: Open, lesson: str, step: int, button: str, key: str, kept: str, told: str
-) -> None:
+def test_a_link_with_a_value_that_no_slider_has_keeps_it(open_page: Open) -> None:
     """What was trained is told for the nearest one."""
-    value = kept.split("**")[1]
-    page = done(open_page, lesson, step, 0, button, **{f"{key}{text.link_number(lesson)}": value})
+    page = done(open_page, "members", 4, 0, "Train with noise", **{f"e{text.link_number('members')}": "3"})
     assert not page.select_slider
-    includes(words(page), kept, told)
-
-
-def test_three_repairs_promise_the_same_and_differ_in_accuracy(open_page: Open) -> None:
-    page = done(open_page, "shared", 6, 0, "Run all three", e3="2")
-    assert "Correct." in words(page)
-    assert words(page).count("| 2 | **") == 3
-    links = {link.proto.label: link.proto.query_string for link in page.get("page_link")}
-    assert "m=dp-coeff-memory" in links[":primary[Train with noise on sums →]"]
-    assert "m=l2dp-ml" in links[":primary[Train with one noise for all →]"]
-
-
-def test_the_recorded_codes_are_shown_with_date_and_recipe(open_page: Open) -> None:
-    page = done(open_page, "sign", 4, 2, "Show what was measured")
-    told = shared_noise.record()
-    bits = told.of("full", "printed", 10.0, "oracle").mean("exposure", "16")
-    made = f"Recorded on {told.date}: 3 seeds on lm-tiny, with 5 codes", "python scripts/record"
-    includes(words(page), *made, f"the printed term, λ = 10 {bits:.1f}")
+    includes(words(page), "Privacy budget ε: **3**", "At ε = 4 the attacker")
 
 
 def test_entries_matched_by_hand_are_counted(open_page: Open) -> None:
-    from dpcl_core.lessons import modes
-
     page = open_page("lessons", l="modes")
     predict(page, 2)
     world = modes.world("exact", modes.SHORT, modes.N_CLIENTS, 1)
@@ -374,33 +260,6 @@ def test_entries_matched_by_hand_are_counted(open_page: Open) -> None:
         box.set_value(partner)
     press(page, "Look")
     includes(words(page), "You matched 4 of 4 right.", "Correct.")
-
-
-def test_who_opened_a_room_asks_a_steps_question_and_who_is_in_it_brings_predictions(
-    open_page: Open, store: Store, monkeypatch: Patch
-) -> None:
-    monkeypatch.setattr("pages.parts.visitor.token", lambda: "a" * 32)
-    rooms = Rooms(store)
-    assert "lesson-ask" not in {button.key for button in open_page("lessons", l="coin").button}, "no room is open"
-    code = rooms.open("Monday", "a" * 32)
-    page = at(open_page, "coin", 2)
-    assert elements(page) == []
-    press(page, "Ask my class this question")
-    step = text.load("coin").steps[1]
-    assert rooms.state(code).poll.is_about(step.predict, step.choices)
-    assert elements(page) == ["room"]
-    assert "lesson-ask" not in {button.key for button in page.button}, "a second press would forget the answers"
-    rooms.end_poll(code, "a" * 32)
-    page.run()
-    assert "lesson-ask" in {button.key for button in page.button}
-    predict(page)
-    press(page, "○ 3.")
-    assert elements(page) == [], "another step is another question"
-    monkeypatch.setattr("pages.parts.visitor.token", lambda: "b" * 32)
-    rooms.join(code, "b" * 32)
-    page = open_page("lessons", l="coin")
-    assert elements(page) == ["ballot"]
-    assert "lesson-ask" not in {button.key for button in page.button}
 
 
 # Exercises and the teacher's page: from answers to a code, from codes to a table; a name and a key are checked.
@@ -415,8 +274,7 @@ def test_right_answers_give_a_code_that_says_which_and_another_name_begins_afres
     press(page, "Check")
     said = words(page)
     assert f"{len(asked) - 1} of {len(asked)} right." in said
-    assert said.count("✓ Right.") == len(asked) - 1
-    assert said.count("Not yet.") == 1
+    assert (said.count("✓ Right."), said.count("Not yet.")) == (len(asked) - 1, 1)
     code = next(code.value for code in page.code if code.value.startswith("amber-fox"))
     assert exercises.read_code(code) == Handed("amber fox", 2, "acd")
     assert "does not prove who typed them" in said

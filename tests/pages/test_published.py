@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +11,6 @@ import streamlit as st
 from streamlit.testing.v1 import AppTest
 
 from dpcl_core import paths, presets
-from dpcl_core.figures.picture import span
 from dpcl_core.papers import answers, catalog, claims, measured, questions
 from dpcl_core.runs.store import Store
 from tests.pages.conftest import Open, Patch, words
@@ -49,11 +47,6 @@ def _numbers(page: AppTest) -> pd.DataFrame:
     return frame
 
 
-def _claims(page: AppTest) -> pd.DataFrame:
-    (frame,) = (table.value for table in page.dataframe if {"claim", "ours"} <= set(table.value))
-    return frame
-
-
 def _command(page: AppTest) -> str:
     return str(page.code[-1].value.removeprefix("python -m dpcl_core reproduce "))
 
@@ -70,9 +63,7 @@ def test_nothing_run_shows_the_published_values_and_the_next_step(open_page: Ope
     assert _command(page) == "tobaben --experiment paper-split-cifar-100 --small"
 
 
-def test_an_experiment_opens_on_its_largest_recorded_form_and_a_link_names_another(
-    open_page: Open, monkeypatch: Patch
-) -> None:
+def test_an_experiment_opens_on_its_largest_record_and_a_link_names_another(open_page: Open, monkeypatch: Patch) -> None:
     monkeypatch.setattr(measured, "recorded", RECORDED)
     assert _command(_opened(open_page)) == "tobaben --experiment paper-split-cifar-100 --bundled"
     other = _opened(open_page, p="lifelong", x="paper-harw-centralised")  # only as published
@@ -80,16 +71,6 @@ def test_an_experiment_opens_on_its_largest_recorded_form_and_a_link_names_anoth
     small = _opened(open_page, z="small")
     assert _command(small) == "tobaben --experiment paper-split-cifar-100 --small"
     assert small.query_params["question"] == "paper-split-cifar-100-small"
-
-
-def test_a_form_says_how_long_it_takes_as_the_gallery_does(open_page: Open, store: Store) -> None:
-    page = _opened(open_page)
-    shown = [link.proto.label for link in page.get("page_link") if ": " in link.proto.label]
-    names = ["paper-split-cifar-100-small", "paper-split-cifar-100-bundled", "paper-split-cifar-100"]
-    for name, form, label in zip(names, ("Small", "Larger", "As published"), shown, strict=True):
-        seconds = questions.durations([name], store)[name].seconds
-        assert label == f"{form}: {'duration unknown' if seconds is None else f'about {span(seconds)}'}"
-    assert "about" in shown[1]
 
 
 def test_some_runs_stand_beside_the_published_values_and_name_their_layer(open_page: Open, store: Store) -> None:
@@ -103,41 +84,10 @@ def test_some_runs_stand_beside_the_published_values_and_name_their_layer(open_p
     assert (cosine["published"], cosine["layer of ours"]) == ("72.78 ± 0.51", "made to work"), "along public axes"
     ours, difference = (float(cosine[name].split(" ± ")[0].replace("−", "-")) for name in ("ours", "difference"))
     assert difference == pytest.approx(ours - 72.78, abs=0.11)
-    assert set(frame.loc["Naive"]["ours"]) == {"–"}
-    assert frame.loc[("Naive", "1")]["layer of ours"] == ""
+    assert (set(frame.loc["Naive"]["ours"]), frame.loc[("Naive", "1")]["layer of ours"]) == ({"–"}, "")
 
 
-def test_the_workshop_version_and_its_figure_of_members_are_shown(open_page: Open) -> None:
-    """All eighteen numbers; the figure says what it waits for where no run has told what members reach alone."""
-    page = _opened(open_page, x="paper-5-datasets")
-    said = words(page)
-    assert "The workshop version" in said
-    assert "single members are better without noise than with it" in said
-    assert "No run here has recorded the accuracy of its members alone." in said
-    (frame,) = (one.value for one in page.dataframe if "workshop" in one.value)
-    assert len(frame) == 18
-    row = frame[(frame["method"] == "Naive") & (frame["ε"] == "1") & (frame["quantity"] == "forgetting")].iloc[0]
-    assert (row["workshop"], row["ours"]) == ("85 ± 5.00", "–")
-
-
-def test_all_runs_and_a_doubtful_number(open_page: Open, store: Store) -> None:
-    for label in SMALL:
-        _fill(store, label)
-    page = _opened(open_page, v="1", q="AF")
-    said, verdicts = words(page), Counter(_claims(page)["ours"])
-    assert "Still missing" not in said
-    assert "not drawn: 1 doubtful number" in said
-    slip = _numbers(page).set_index(["method", "ε"]).loc[("PEFT Ensemble (last layer)", "1")]
-    assert (slip["published"], slip["difference"]) == ("0.06 ± 0.00", "")
-    assert f"Note {slip['note']}: Printed as 0.06 in a table of percentages; very likely the share" in said
-    assert f"Of 32 claims: {verdicts['found']} found, {verdicts['not found']} contradicted" in said
-    assert said.index("Of 32 claims") < said.index("Layer by layer")
-    assert verdicts.keys() == {"found", "not found", "cannot tell", "not run"}  # all runs played back are alike
-
-
-def test_recorded_figures_are_shown_until_there_is_an_own_run(
-    open_page: Open, store: Store, monkeypatch: Patch, tmp_path: Path
-) -> None:
+def test_records_are_shown_until_there_is_a_run(open_page: Open, store: Store, monkeypatch: Patch, tmp_path: Path) -> None:
     run = store.get(_fill(store, "cosine"))
     figures = measured.measured_run(run, [event for _, event in store.events_after(run.id)])
     measured.write(tmp_path / "figures.json", "tobaben", [figures])
@@ -165,43 +115,11 @@ def test_experiments_without_printed_numbers_say_so(open_page: Open) -> None:
     assert sum("The link asks for" in warning.value for warning in page.warning) == 2
 
 
-def test_an_experiment_of_ours_is_called_so_and_says_what_guessing_gives(open_page: Open, monkeypatch: Patch) -> None:
-    monkeypatch.setattr(measured, "recorded", RECORDED)
-    link, preset = {"p": "pecl", "x": "paper-pecl-thousands", "z": "bundled"}, "paper-pecl-thousands-bundled"
-    said = words(_opened(open_page, **link))
-    known = questions.recorded_references(preset, presets.load(preset), {})
-    guessing = f"Guessing gives {100 * known.chance:.1f} %, the untrained network "
-    includes(said, "our own experiment, not the paper's", guessing)
-    assert "published only as plots" not in said
-    assert "Guessing gives" not in words(_opened(open_page, **link, q="BWT")), "guessing forgets nothing"
-
-
-def test_a_paper_with_quantities_of_its_own_shows_them_and_what_contradicts_what(open_page: Open) -> None:
-    page = _opened(open_page, p="pecl", x="paper-pecl-main", q="task3")
-    includes(words(page), "Very likely a misprint", "The text calls this table 3.")
-    frame = _numbers(page).set_index("method")
-    assert set(frame.loc[["PeCL"], "ε"]) == {"10, claimed"}
-    for method, published in (("PeCL", "76.9"), ("ER (FN)", "67.3")):  # in percent
-        assert list(frame.loc[[method], "published"]) == [published]
-    assert "accuracy" in words(_opened(open_page, p="pecl", x="paper-pecl-theta", q="AF"))
-
-
 @pytest.mark.parametrize("name", catalog.PAPERS)
 def test_every_experiment_of_a_paper_can_be_looked_at(open_page: Open, name: str) -> None:
     for experiment in catalog.paper(name).experiments:
         page = _opened(open_page, p=name, x=experiment.name)
         assert experiment.question.replace("*", "") in words(page), experiment.name
-
-
-def test_intervals_as_a_paper_forms_them_stand_beside_its_differences(open_page: Open) -> None:
-    page = _opened(open_page, p="cslr", x="paper-cslr-ag-news")
-    claims = _claims(page)
-    (row,) = claims.index[claims["claim"] == "CSLR is above optimal transport"]
-    assert claims["published"][row] == "+3.6 (+3.0 to +4.2) points"
-    assert "ours, unpaired" in claims
-    assert "do not pair seeds (the paper's Eq. 23)" in words(page)
-    assert set(_numbers(page).set_index("method").loc[["CSLR"], "ε"]) == {"4, claimed"}
-    assert "62.3 over 200 rounds" in words(page)
 
 
 def test_table_8s_match_rates_stand_beside_ours_and_lead_to_the_anchors_page(open_page: Open, store: Store) -> None:

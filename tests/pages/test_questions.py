@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -24,7 +23,7 @@ from dpcl_core.runs.run import Status
 from dpcl_core.runs.shards import Sets
 from dpcl_core.runs.store import Store
 from pages.parts import figure_card
-from tests.pages.conftest import Open, Patch, address, drawings, labels, told, words
+from tests.pages.conftest import Open, Patch, drawings, labels, told, words
 from tests.support import audited, replay
 from tests.support.asserting import includes
 
@@ -82,17 +81,12 @@ def test_the_gallery_has_every_question_once_in_few_words_and_with_a_small_pictu
     assert {one["picture"][:4] for one in cards.values() if one["state"] != "not-run"} == {"<svg"}
 
 
-@pytest.mark.parametrize(
-    ("chosen", "left"),
-    [
-        ({"p": "cslr"}, {"paper-cslr-anchors", "paper-cslr-lists"}), ({"d": "digits"}, {"digits-cosine", "blurry-digits"}),
-        ({"m": "pecl"}, {"pecl-synthetic"}), ({"p": "lifelong", "a": "cannot tell"}, {"paper-harw", "paper-split-mnist"}),
-        ({"p": "cslr", "d": "digits"}, set()),
-    ],
-)  # fmt: skip
-def test_filters_stand_in_the_link_and_leave_the_questions_that_fit(
-    open_page: Open, chosen: dict[str, str], left: set[str]
-) -> None:
+@pytest.mark.parametrize(("chosen", "left"), [
+    ({"p": "cslr"}, {"paper-cslr-anchors", "paper-cslr-lists"}), ({"d": "digits"}, {"digits-cosine", "blurry-digits"}),
+    ({"m": "pecl"}, {"pecl-synthetic"}), ({"p": "lifelong", "a": "cannot tell"}, {"paper-harw", "paper-split-mnist"}),
+    ({"p": "cslr", "d": "digits"}, set()),
+])  # fmt: skip
+def test_filters_stand_in_the_link_and_leave_what_fits(open_page: Open, chosen: dict[str, str], left: set[str]) -> None:
     page = open_page("questions", **chosen)
     shown = [questions.of_preset(name) for name in _cards(page)]
     assert left <= {question.name for question in shown}
@@ -107,14 +101,6 @@ def test_filters_stand_in_the_link_and_leave_the_questions_that_fit(
     assert {name: page.query_params[name] for name in chosen} == chosen
     kept = [parse_qs(one["query"][1:]) for one in _cards(page).values()]
     assert all(name in query for query in kept for name in chosen), "kept for the way back"
-
-
-def test_links_of_published_numbers_lead_to_the_papers_side(open_page: Open) -> None:
-    page = open_page("published", v="1", p="lifelong", x="paper-permuted-mnist", z="small", q="AF")
-    assert page.title[0].value == questions.of_preset("paper-permuted-mnist-small").asked
-    assert "The paper's claims, tested in our runs" in words(page)
-    assert {"question": "paper-permuted-mnist-small", "w": "paper", "q": "AF"}.items() <= address(page).items()
-    assert open_page("published", p="pecl").query_params["p"] == "pecl"
 
 
 def test_an_answer_is_told_in_the_quantity_asked_with_what_is_excluded(open_page: Open) -> None:
@@ -140,18 +126,15 @@ def test_a_card_opens_its_answer_a_link_leads_back_and_a_forged_press_is_nothing
     page.query_params.clear()
     page.query_params.update(_query(back))
     page.run()
-    assert page.title[0].value == "Questions"
-    assert page.query_params["p"] == "own"
+    assert (page.title[0].value, page.query_params["p"]) == ("Questions", "own")
     assert "from" not in page.query_params
 
 
-def test_only_a_run_of_ones_own_that_was_started_alone_is_under_way_and_no_set_is_started_twice(
-    open_page: Open, store: Store, monkeypatch: Patch, idle: None
-) -> None:
+def test_only_ones_own_run_alone_is_under_way(open_page: Open, store: Store, monkeypatch: Patch, idle: None) -> None:
     """Not the run of a set with the same settings, nor a waiting audit, nor another visitor's run."""
     spec = presets.load(NAME)
     Sets(store).create("blurry-digits", {"not-blurred": spec})
-    Audits(store).create(replay.fill(store, spec, replay.recorded(spec)))
+    Audits(store).create(replay.finished(store, spec))
     cards = _cards(open_page("questions"))
     assert "under way" in cards["blurry-digits"]["said"]
     assert "under way" not in cards[NAME]["said"]
@@ -184,19 +167,7 @@ def test_a_card_without_a_result_says_what_it_lacks(open_page: Open, monkeypatch
     assert not cards[NAME]["picture"]
 
 
-@pytest.mark.usefixtures("by_plotly")
-def test_chance_is_drawn_as_recorded_where_the_data_are_not_here(
-    open_page: Open, monkeypatch: Patch, tmp_path: Path
-) -> None:
-    """Six datasets together have no number of classes on their card."""
-    monkeypatch.setenv("DPCL_DATA", str(tmp_path))
-    (drawn,) = _question(open_page, "paper-pecl-thousands-bundled").get("plotly_chart")
-    assert "chance 20 %" in drawn.proto.spec
-
-
-def test_start_queues_all_runs_as_one_set_in_the_order_said_before_and_stop_ends_it(
-    open_page: Open, store: Store, monkeypatch: Patch, idle: None
-) -> None:
+def test_start_queues_one_set_in_the_order_said(open_page: Open, store: Store, monkeypatch: Patch, idle: None) -> None:
     monkeypatch.setattr(questions, "results", lambda name, store: {})
     monkeypatch.setattr(questions, "cheapest_first", lambda runs, store, device: dict(sorted(runs.items(), reverse=True)))
     page, titles = _question(open_page, "blurry-digits"), questions.titles("blurry-digits")
@@ -254,17 +225,14 @@ def test_every_end_has_its_words(open_page: Open, store: Store, status: Status, 
 
 @pytest.mark.usefixtures("by_plotly")
 def test_the_answer_shows_what_an_audit_of_its_run_has_proved(open_page: Open, store: Store) -> None:
-    spec = presets.load(NAME)
-    run_id = replay.fill(store, spec, replay.recorded(spec))
+    run_id = replay.finished(store, presets.load(NAME))
     audited.fill(store, run_id, "finished", audited.result(1.0, proved=0.519))
     page = _question(open_page, NAME)
     assert "≥ 0.51 |" in words(page)  # a lower bound is rounded down
     assert "audited: at least 0.51" in page.get("plotly_chart")[0].proto.spec
 
 
-def test_a_question_whose_only_run_was_started_on_train_shows_it_and_offers_no_second(
-    open_page: Open, store: Store, idle: None
-) -> None:
+def test_a_question_whose_run_was_started_on_train_offers_no_second(open_page: Open, store: Store, idle: None) -> None:
     def can_start() -> bool:
         return "start-set" in [one.key for one in page.run().button]
 
@@ -288,9 +256,7 @@ def _without(monkeypatch: Patch, *lacking: str) -> None:
     monkeypatch.setattr(backbones, "available", lambda card: f"put {card.name}" if card.name in lacking else None)
 
 
-def test_what_start_lacks_is_said_before_and_a_smaller_form_that_lacks_nothing_is_offered(
-    open_page: Open, monkeypatch: Patch
-) -> None:
+def test_what_start_lacks_is_said_before_and_a_smaller_form_is_offered(open_page: Open, monkeypatch: Patch) -> None:
     def smaller(page: AppTest) -> list[str]:
         return [_query(one)["question"] for one in page.get("page_link") if "can start here" in one.proto.label]
 
@@ -314,12 +280,10 @@ def test_what_start_lacks_is_said_before_and_a_smaller_form_that_lacks_nothing_i
 def _undecide(name: str, store: Store) -> None:
     """Fills a question's runs with the same numbers on both sides."""
     for spec in questions.specs(name).values():
-        replay.fill(store, spec, replay.recorded(spec))
+        replay.finished(store, spec)
 
 
-def test_two_seeds_are_added_to_an_answer_that_is_not_decided_with_their_time(
-    open_page: Open, store: Store, idle: None
-) -> None:
+def test_two_seeds_are_added_to_an_undecided_answer_with_their_time(open_page: Open, store: Store, idle: None) -> None:
     _undecide("blurry-digits", store)
     page = _question(open_page, "blurry-digits")
     assert "Not decided: less than" in words(page)
@@ -332,7 +296,7 @@ def test_two_seeds_are_added_to_an_answer_that_is_not_decided_with_their_time(
     added = {run: replace(specs[run], seeds=(10, 11)) for _, run, _ in answers.table()["blurry-digits"].sides[:2]}
     assert {label: run.spec for label, run in found.runs.items()} == added, "the next ones, and nothing else is changed"
     for spec in added.values():
-        replay.fill(store, spec, replay.recorded(spec))
+        replay.finished(store, spec)
     Sets(store).request_stop(found.id)
     assert "12 seeds, 2 of them added after a look" in words(_question(open_page, "blurry-digits"))
 
@@ -350,7 +314,7 @@ def test_seeds_are_added_to_both_sides_and_once(store: Store) -> None:
     for left in (labels, {max(labels)}):
         assert lacking() == dict.fromkeys(left, seeds)
         spec = replace(questions.specs(name)[min(left)], seeds=seeds)
-        replay.fill(store, spec, replay.recorded(spec))
+        replay.finished(store, spec)
     assert {model.seed for model in questions.results(name, store)[min(labels)].models} == set(range(12))
     assert not lacking()
 

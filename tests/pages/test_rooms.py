@@ -62,22 +62,19 @@ def test_an_answer_is_counted_and_seen_at_once_by_who_may_see_it(served, rooms, 
 JSON = "application/json"
 
 
-@pytest.mark.parametrize(
-    ("token", "kind", "body", "says"),
-    [
-        (ANN, JSON, b'{"poll": "x", "choice": 0}', "takes no more answers"),
-        (ANN, JSON, b'{"choice": 0}', "must name the question"),
-        (ANN, JSON, b'{"poll": "POLL", "choice": "many"}', "must name the question"),
-        (ANN, JSON, b'{"poll": "POLL", "choice": 7}', "must be 0 to 1"),
-        (ANN, JSON, b"[]", "must be a JSON object"),
-        (ANN, JSON, b"{" * 900, "must be a JSON object"),
-        (ANN, JSON, b" " * 1001, "at most 1000 bytes"),
-        (None, JSON, b'{"poll": "POLL", "choice": 0}', "join it first"),
-        ("not a token", JSON, b'{"poll": "POLL", "choice": 0}', "join it first"),
-        *((ANN, kind, b'{"poll": "POLL", "choice": 0}', "must come from the page of the room")  # another site's form
-          for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data")),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("token", "kind", "body", "says"), [
+    (ANN, JSON, b'{"poll": "x", "choice": 0}', "takes no more answers"),
+    (ANN, JSON, b'{"choice": 0}', "must name the question"),
+    (ANN, JSON, b'{"poll": "POLL", "choice": "many"}', "must name the question"),
+    (ANN, JSON, b'{"poll": "POLL", "choice": 7}', "must be 0 to 1"),
+    (ANN, JSON, b"[]", "must be a JSON object"),
+    (ANN, JSON, b"{" * 900, "must be a JSON object"),
+    (ANN, JSON, b" " * 1001, "at most 1000 bytes"),
+    (None, JSON, b'{"poll": "POLL", "choice": 0}', "join it first"),
+    ("not a token", JSON, b'{"poll": "POLL", "choice": 0}', "join it first"),
+    *((ANN, kind, b'{"poll": "POLL", "choice": 0}', "must come from the page of the room")  # another site's form
+      for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data")),
+])  # fmt: skip
 def test_a_bad_answer_is_one_sentence(served, rooms, code, token, kind, body, says):
     body = body.replace(b"POLL", rooms.state(code).poll.id.encode())
     got = served(token).post(f"/rooms/{code}/vote", content=body, headers={"content-type": kind})
@@ -174,15 +171,10 @@ def test_a_browser_gets_its_cookie_with_its_first_page_and_keeps_it(served):
 # The page of a room: what it refuses is said with the labels of its fields.
 
 
-
-
-@pytest.mark.parametrize(
-    ("question", "answers", "said"),
-    [
-        ("Why?", "a\nb\nc\nd\ne", "Answers = 5 answers: must be two to four"),
-        ("", "Yes\nNo", "Write your question first."),
-    ],
-)
+@pytest.mark.parametrize(("question", "answers", "said"), [
+    ("Why?", "a\nb\nc\nd\ne", "Answers = 5 answers: must be two to four"),
+    ("", "Yes\nNo", "Write your question first."),
+])  # fmt: skip
 def test_a_refused_question_is_one_sentence_for_a_teacher(
     question: str, answers: str, said: str, open_page: Open, rooms: Rooms, monkeypatch: Patch
 ) -> None:
@@ -193,9 +185,7 @@ def test_a_refused_question_is_one_sentence_for_a_teacher(
     assert said in words(press(page, "Ask the class"))
 
 
-def test_a_teachers_second_window_leaves_the_shown_run_alone(
-    open_page: Open, store: Store, rooms: Rooms, monkeypatch: Patch
-) -> None:
+def test_a_second_window_leaves_the_shown_run_alone(open_page: Open, store: Store, rooms: Rooms, monkeypatch: Patch) -> None:
     monkeypatch.setattr(visitor, "token", lambda: TEACHER)
     code = rooms.open("Monday", TEACHER)
     rooms.join(code, BEN)
@@ -213,9 +203,7 @@ def test_a_teachers_second_window_leaves_the_shown_run_alone(
 # Whoever tries out codes of rooms waits; a class that mistypes does not.
 
 
-def test_an_address_that_tries_codes_waits_and_others_do_not(
-    live: parts_rooms.Live, monday: str, rooms: Rooms, clock: list[float]
-) -> None:
+def test_who_tries_codes_waits(live: parts_rooms.Live, monday: str, rooms: Rooms, clock: list[float]) -> None:
     tried(live, monday, "school")
     for host in ("there", "school"):
         guessed(live, host)

@@ -1,25 +1,37 @@
-"""The Runs page: every state in the table, and what can be done about each run."""
+"""The Runs page: every state in the table, what can be done about each run, and comparisons."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+import math
+import re
+from dataclasses import asdict, replace
+from typing import Any
+from urllib.parse import parse_qsl
 
 import pytest
 from safetensors.numpy import save
-from sqlalchemy import update
+from scipy import stats
 from streamlit.testing.v1 import AppTest
 
 from dpcl_core import checks
+from dpcl_core.backbones import catalog as backbones
 from dpcl_core.checkpoints import Checkpoint
-from dpcl_core.runs import process, resumption
+from dpcl_core.events import CellFinished, Event, References, TaskLearned
+from dpcl_core.figures.statistics import CAVEAT
+from dpcl_core.methods import catalog as methods
+from dpcl_core.papers import measured
+from dpcl_core.runs import resumption
 from dpcl_core.runs.audits import Audits
+from dpcl_core.runs.run import Status
 from dpcl_core.runs.store import Store
-from dpcl_core.runs.tables import runs
+from dpcl_core.scenarios import catalog as scenarios
+from dpcl_core.spec import DataSpec, PrivacySpec, RunSpec, fields_of
 from pages import runs as runs_page
-from tests.pages.conftest import Open, Patch, address, box, labels, press, words
+from pages.parts import comparison, fields, train_form
+from tests.pages.conftest import Open, Patch, address, box, drawings, labels, press, words
 from tests.support import replay
-from tests.support.asserting import includes
+from tests.support.asserting import excludes, includes
 
 SPEC = replay.a_spec()
 ALL = replay.recorded(SPEC)
@@ -37,8 +49,7 @@ def test_the_table_shows_every_state(open_page: Open, store: Store) -> None:
         replay.fill(store, SPEC, ALL, status=state, name=f"a {state} run")
     page = open_page("runs")
     table = page.dataframe[0].value
-    assert set(table["status"]) == {*states}
-    assert table["name"].iloc[0] == "a finished run"
+    assert (set(table["status"]), table["name"].iloc[0]) == ({*states}, "a finished run")
     assert "Queue on cpu: running “a running run”; 1 waiting." in words(page)
 
 
@@ -47,14 +58,12 @@ def test_accuracy_is_the_mean_over_seeds_at_the_largest_budget(store: Store) -> 
     frame = runs_page.table([store.get(run_id)], store.final_accuracies([run_id]))
     cells = [cell for cell in store.results([run_id])[run_id] if cell.cell.epsilon == float("inf")]
     expected = 100 * sum(cell.metrics["AA"] or 0.0 for cell in cells) / len(cells)
-    assert str(frame["accuracy"][0]) == f"{expected:.1f}"
-    assert frame["data"][0] == "Handwritten digits"
+    assert (str(frame["accuracy"][0]), frame["data"][0]) == (f"{expected:.1f}", "Handwritten digits")
 
 
 def test_warnings_fit_into_the_table_and_the_rest_is_said_below(open_page: Open, store: Store) -> None:
     raw = {**asdict(SPEC), "labels": "data", "data": {"dataset": "digits", "train_per_class": 20}}
-    spec = checks.parse(raw)
-    replay.fill(store, spec, replay.recorded(spec))
+    replay.finished(store, checks.parse(raw))
     page = _tick(open_page("runs"), 0)
     row = page.dataframe[0].value.iloc[0]
     assert (row["data"], row["epsilons"]) == ("Handwritten digits (subset)", "1, 8, ∞ (no bound)")
@@ -62,9 +71,7 @@ def test_warnings_fit_into_the_table_and_the_rest_is_said_below(open_page: Open,
     assert "largest ε" in json.loads(page.dataframe[0].proto.columns)["accuracy"]["label"]
 
 
-def test_filters_of_the_link_hold_and_its_run_is_there_however_many_are_newer(
-    open_page: Open, store: Store, monkeypatch: Patch
-) -> None:
+def test_filters_of_the_link_hold_and_its_run_is_there(open_page: Open, store: Store, monkeypatch: Patch) -> None:
     def listed(**link: str) -> list[str]:
         page = open_page("runs", v="1", **link)
         assert not page.warning
@@ -126,9 +133,7 @@ def test_a_link_opens_its_run_which_is_not_called_missing_once_it_is_deleted(ope
     assert not page.warning
 
 
-def test_ticked_runs_that_have_finished_are_compared_below_the_list_and_in_the_other_view(
-    open_page: Open, store: Store
-) -> None:
+def test_ticked_runs_that_have_finished_are_compared_below_and_in_the_other_view(open_page: Open, store: Store) -> None:
     replay.fill(store, SPEC, ALL, status="cancelled")
     older, newer = (replay.fill(store, SPEC, ALL, name=name) for name in ("older", "newer"))
     page = _tick(open_page("runs"), 0)
@@ -161,8 +166,7 @@ def test_retry_queues_the_same_settings(open_page: Open, store: Store, idle: Non
 
 def _lost(store: Store, arrays: bytes) -> str:
     """A run whose process died after its first task, with these arrays as the state of its method."""
-    run_id = store.create(SPEC)
-    assert store.claim(run_id, process.me())
+    run_id = replay.claim(store, SPEC)
     resumption.Stored(store, run_id).save(Checkpoint(0, 0, (), "{}", arrays))
     store.append(run_id, ALL[:13])
     store.mark_failed(store.get(run_id), replay.a_failure("worker-died"))
@@ -175,9 +179,7 @@ def _opened(open_page: Open, where: str, run_id: str) -> AppTest:
 
 @pytest.mark.parametrize("where", ["runs", "train"])
 @pytest.mark.parametrize("is_damaged", [False, True])
-def test_a_run_whose_process_died_can_be_resumed_unless_its_checkpoint_is_damaged(
-    open_page: Open, store: Store, idle: None, where: str, is_damaged: bool
-) -> None:
+def test_a_lost_run_resumes_unless_damaged(open_page: Open, store: Store, idle: None, where: str, is_damaged: bool) -> None:
     run_id = _lost(store, b"no state" if is_damaged else save({}))
     page = _opened(open_page, where, run_id)
     assert "Retry" in labels(page)
@@ -190,15 +192,6 @@ def test_a_run_whose_process_died_can_be_resumed_unless_its_checkpoint_is_damage
         assert "Resume" not in labels(page)
 
 
-def test_what_the_error_of_a_run_says_already_is_not_said_again(open_page: Open, store: Store) -> None:
-    run_id = _lost(store, b"no state")
-    why = resumption.why_not(store, run_id)
-    with store.writing() as connection:  # as where the damage was found when the run was to go on
-        connection.execute(update(runs).values(status="failed", error_kind="store", error=f"{why}."))
-    page = _opened(open_page, "runs", run_id)
-    assert words(page).count("the checkpoint after task 1") == 1
-
-
 def test_rename_refuses_an_empty_name_in_words(open_page: Open, store: Store) -> None:
     run_id = replay.fill(store, SPEC, ALL, name="old")
     page = _tick(open_page("runs"), 0)
@@ -208,23 +201,275 @@ def test_rename_refuses_an_empty_name_in_words(open_page: Open, store: Store) ->
     assert store.get(run_id).name == "old"
 
 
-def test_a_tuning_is_in_the_queue_but_not_among_the_runs(open_page: Open, store: Store) -> None:
-    from dpcl_core.runs.audits import Studies
-    from tests.support import tuned
-
-    replay.fill(store, SPEC, [], status="queued")
-    Studies(store).create(tuned.a_tuning())
-    page = open_page("runs")
-    assert "Queue on cpu: free; 2 waiting." in words(page)
-    assert len(page.dataframe[0].value) == 1
-
-
 def test_a_link_to_a_run_that_is_not_here_says_so_and_adds_no_row(open_page: Open, store: Store) -> None:
     run_id = replay.fill(store, SPEC, ALL, name="audited")
     for linked in ("0" * 12, Audits(store).create(run_id), "0\0"):
         page = open_page("runs", v="1", run=linked)
-        assert list(page.dataframe[0].value["name"]) == ["audited"]
-        assert len(page.warning) == 1
+        assert (list(page.dataframe[0].value["name"]), len(page.warning)) == (["audited"], 1)
         assert "Tick a run to open" in words(page)
         if linked == "0" * 12:
             assert page.warning[0].value == f"The link asks for run {linked}, which is not in this store."
+
+
+# Compare: which runs, their differences, p values, and the arithmetic behind.
+
+
+STATES: dict[Status, str] = {
+    "cancelled": "was cancelled", "failed": "failed", "lost": "was lost", "queued": "is still queued",
+    "running": "has not finished yet",
+}  # fmt: skip
+
+
+def _filled(store: Store, *, lower_by: tuple[float, ...] = (), **more: object) -> str:
+    """A finished run of these settings; `lower_by`: by how much it is worse after each task."""
+    spec = replay.a_spec(**more)  # type: ignore[arg-type]
+
+    def lowered(event: Event) -> Event:
+        if not isinstance(event, TaskLearned) or not lower_by:
+            return event
+        return replace(event, accuracy=tuple(a if a is None else a - lower_by[event.task] for a in event.accuracy))
+
+    said = replay.recorded(spec, n_tasks=spec.scenario.tasks)  # type: ignore[attr-defined]
+    return replay.fill(store, spec, list(map(lowered, said)), name=f"run {more}")
+
+
+def test_nothing_to_compare_shows_the_example_and_the_next_step(open_page: Open) -> None:
+    page = open_page("runs", view="compare")
+    assert "Nothing to compare yet" in words(page)
+    assert drawings(page)
+
+
+@pytest.mark.parametrize(("first", "second", "query", "said", "not_said"), [
+    ({}, {"tasks": 2}, {}, ["A and B had different streams", "No difference is drawn."], []),
+    ({"epsilons": (1.0,)}, {"epsilons": (2.0,)}, {}, ["share no ε"], []),
+    ({}, {"labels": "data"}, {}, ["privacy-bar not-dp", "Whatever is published is at most"], []),
+    ({"seeds": (0, 1, 2, 3, 4)}, {"seeds": (0, 1, 2)}, {}, [" · 5 and 3 seeds · ", " · 3 seeds · "], []),
+    ({}, {"labels": "prior"}, {}, ["A minus B, final accuracy", "- At ε = 1: ", "- Without noise: "], ["ε = ∞: "]),
+    ({}, {}, {"ta": "A"}, ["no test after 2, 3, 4, 5 tasks"], []),
+    ({}, {"epsilons": (math.inf,)}, {"want": "20"}, ["B: No finite ε", "20 % accuracy needs"], []),
+    ({}, {"labels": "data"}, {"want": "20"}, ["B: The list of labels is read from the data: no ε bounds that"], []),
+])  # fmt: skip
+def test_two_runs_are_told_apart_by_what_they_share(
+    open_page: Open, store: Store, first: dict[str, Any], second: dict[str, Any], query: dict[str, str], said: list[str],
+    not_said: list[str],
+) -> None:  # fmt: skip
+    page = open_page("runs", view="compare", v="1", r=f"{_filled(store, **first)},{_filled(store, **second)}", **query)
+    includes(words(page), *said)
+    excludes(words(page), *not_said)
+
+
+@pytest.mark.parametrize("run", [{"labels": "data"}, {"epsilons": (math.inf,)}])
+def test_a_run_without_a_bound_by_itself_needs_no_epsilon(open_page: Open, store: Store, run: dict[str, Any]) -> None:
+    assert "20 % accuracy needs" not in words(open_page("runs", view="compare", v="1", r=_filled(store, **run), want="20"))
+
+
+def test_a_link_to_a_deleted_run_or_an_audit_leads_to_no_run(open_page: Open, store: Store) -> None:
+    """Nor does one to an id with NUL, which no database of PostgreSQL reads."""
+    first, deleted = _filled(store), _filled(store)
+    audit = Audits(store).create(first)
+    store.delete(deleted)
+    page = open_page("runs", view="compare", v="1", r=",".join([first, deleted, audit, "0\0"]))
+    named = [warning.value.split(", ")[0] for warning in page.warning]
+    assert named == [f"The link names run {run}" for run in (deleted, audit, "0\0")]
+    assert page.multiselect[0].value == [first]
+    assert store.listed([first, deleted, audit, "0\0"]).keys() == {first}
+    assert store.present([first, deleted, "0\0"]).keys() == {first, deleted}
+
+
+def test_a_run_of_a_link_that_has_not_finished_is_not_called_missing(open_page: Open, store: Store) -> None:
+    first = _filled(store)
+    ended = {state: replay.fill(store, SPEC, [], status=state, name=state) for state in STATES}
+    page = open_page("runs", view="compare", v="1", r=",".join([first, *ended.values()]))
+    said = " ".join(warning.value for warning in page.warning)
+    assert "this store does not have" not in said
+    for state, words_of_it in STATES.items():
+        assert f"Run “{state}” {words_of_it}; only finished runs can be compared." in said
+    assert page.multiselect[0].value == [first]
+
+
+def test_one_run_asks_for_another_and_opens_its_settings(open_page: Open, store: Store) -> None:
+    page = open_page("runs", view="compare", v="1", r=_filled(store))
+    assert "A difference needs two runs" in words(page)
+    (link,) = (one.proto for one in page.get("page_link") if "Open the settings of" in one.label)
+    assert dict(parse_qsl(link.query_string)) == train_form.parameters_of(SPEC)
+
+
+PRIOR = {"labels": "prior"}
+
+
+@pytest.mark.parametrize(("runs", "opened", "said"), [
+    ([{}, PRIOR, {"tasks": 2}], [0, 1], "agree exactly"),  # the newest has another stream
+    ([{}, PRIOR, {"labels": "data"}], [0, 1], "agree exactly"),  # of the newest it would warn
+    ([{}, PRIOR, {"epsilons": (math.inf,)}], [0, 1], "agree exactly"),  # shares ∞ alone with the others
+    # The same settings twice: nothing to compare.
+    ([{}, {}, {"tasks": 2}], [2], "Open this run's settings, change one, press Start"),
+])  # fmt: skip
+def test_it_opens_on_the_newest_pair_that_can_be_compared_else_on_the_newest_run(
+    open_page: Open, store: Store, runs: list[dict[str, Any]], opened: list[int], said: str
+) -> None:
+    ids = [_filled(store, **run) for run in runs]
+    page = open_page("runs", view="compare")
+    assert set(page.multiselect[0].value) == {ids[place] for place in opened}
+    includes(words(page), said)
+    excludes(words(page), "only what was asked for")
+
+
+def test_a_ceiling_is_not_what_it_opens_on(open_page: Open, store: Store) -> None:
+    private, wanted = {_filled(store), _filled(store, **PRIOR)}, measured.settings(SPEC)
+    replay.finished(store, wanted)
+    assert set(open_page("runs", view="compare").multiselect[0].value) == private
+
+
+def test_a_wanted_accuracy_gives_an_epsilon_for_every_run(open_page: Open, store: Store) -> None:
+    first, second = _filled(store), _filled(store, labels="prior")
+    page = open_page("runs", view="compare", v="1", r=f"{first},{second}", want="20")
+    assert page.number_input[0].value == 20
+    assert re.search(r"A: .*20 % accuracy needs .*B: .*20 % accuracy needs ", words(page))
+    page.number_input[0].set_value(100).run()
+    assert "A: No ε tried gives 100 % accuracy" in words(page)
+
+
+def test_a_needed_epsilon_comes_with_what_the_ledger_accounts_for(open_page: Open, store: Store) -> None:
+    spec = replay.a_spec()
+    said = [
+        replace(event, guarantee=replace(event.guarantee, epsilon=2.5 * event.guarantee.epsilon))
+        if isinstance(event, CellFinished) else event
+        for event in replay.recorded(spec)
+    ]  # fmt: skip
+    page = open_page("runs", view="compare", v="1", r=replay.fill(store, spec, said), want="20")
+    assert "ε = 1 (accounted ε = 2.5) gives " in words(page)
+
+
+def test_runs_that_share_too_few_seeds_say_so_once_and_what_to_start(open_page: Open, store: Store) -> None:
+    first, second = _filled(store, seeds=(0, 1, 2)), _filled(store, labels="prior", seeds=(0,))
+    page = open_page("runs", view="compare", v="1", r=f"{first},{second}")
+    said = words(page)
+    assert said.count("Cannot tell at ε = 1, at ε = 8, without noise from 1 seed") == said.count("Cannot tell") == 1
+    assert "dot and bar" not in words(page)
+    (link,) = (one.proto for one in page.get("page_link") if "Open the settings of" in one.label)
+    assert "Open the settings of B with 3 seeds" in link.label
+    wanted = replay.a_spec(labels="prior", seeds=(0, 1, 2))
+    assert dict(parse_qsl(link.query_string)) == train_form.parameters_of(wanted)
+
+
+def test_levels_are_drawn_where_all_runs_share_them() -> None:
+    one = References(0.1, None, n_tested=400.0, ceiling=0.9)
+    assert comparison.shared_references([one, one]) == one
+    assert comparison.shared_references([one, References(0.25, None, n_tested=400.0, ceiling=0.9)]) is None
+    other = References(0.1, 0.5, n_tested=400.0, ceiling=0.8)
+    assert comparison.shared_references([one, other]) == References(0.1, None, n_tested=400.0)
+
+
+# The p values on the Compare page: two curves and a test, the link that opens it, and what cannot be tested in words.
+
+
+LOWER = (0.02, 0.05, 0.03, 0.09, 0.01)  # by how much the second run is worse after each task
+
+
+BOTH = {"ta": "A", "tc": "8", "tb": "B", "td": "8"}
+
+
+def test_a_link_opens_the_test_of_two_curves_and_not_paired_is_another(open_page: Open, store: Store) -> None:
+    runs = f"{_filled(store)},{_filled(store, lower_by=LOWER)}"
+    page = open_page("runs", view="compare", v="1", r=runs, **BOTH)
+    assert [box.label for box in page.selectbox] == ["First curve", "Second curve"]
+    expected = f"p = {stats.ttest_1samp(LOWER, 0).pvalue:.2g}:"
+    includes(words(page), f"After 5 tasks {expected} A, ε = 8 is ahead by 4.0 points on average.", CAVEAT)
+    assert dict(page.query_params) | {"tc": "8", "td": "8"} == dict(page.query_params)
+    assert address(open_page("runs", **address(page))) == address(page)
+    page.toggle[0].set_value(False).run()
+    assert "not paired, equal variances" in words(page)
+    assert page.query_params["tp"] == "0"
+    assert expected not in words(page)
+
+
+def test_curves_of_different_length_are_one_sentence_and_nothing_is_lost(open_page: Open, store: Store) -> None:
+    first, second = _filled(store), _filled(store, tasks=2)
+    page = open_page("runs", view="compare", v="1", r=f"{first},{second}", **BOTH)
+    refused = [warning.value.replace("\\", "") for warning in page.warning]
+    assert refused[-1].startswith("No test: curves = 5 and 2 tasks: must be of the same length")
+    assert [run.id for run in store.list_runs()] == [second, first]
+    assert drawings(page), "the accuracy curves above are still there"
+
+
+def test_other_test_data_are_refused(open_page: Open, store: Store) -> None:
+    second = replay.finished(store, replace(SPEC, data=replace(SPEC.data, test_per_class=5)), name="fewer")
+    page = open_page("runs", view="compare", v="1", r=f"{_filled(store)},{second}", ta="A", tb="B")
+    assert any("No test." in warning.value.replace("\\", "") for warning in page.warning)
+
+
+def test_a_budget_that_is_not_there_is_replaced(open_page: Open, store: Store) -> None:
+    page = open_page("runs", view="compare", v="1", r=_filled(store, epsilons=(1.0,)), ta="A", tc="3")
+    assert "A test needs two curves" in words(page)
+
+
+def test_a_claimed_budget_is_named_as_one(open_page: Open, store: Store, monkeypatch: Patch) -> None:
+    monkeypatch.setattr(methods, "CARDS", {**methods.CARDS, "cosine": replace(methods.CARDS["cosine"], guarantee="nominal")})
+    page = open_page("runs", view="compare", v="1", r=_filled(store), ta="A", tc="1", tb="A", td="inf")
+    assert "A, claimed ε = 1 against A, no noise" in words(page)
+
+
+# Which runs can be compared, and where settings differ.
+
+
+def _with(**changes: object) -> RunSpec:
+    raw: dict[str, object] = {"scenario": {"tasks": 5}, "privacy": {"epsilons": [1.0, 8.0]}} | changes
+    return checks.parse(raw)
+
+
+@pytest.mark.parametrize(("other", "words"), [
+    ({"labels": "prior", "seeds": [0]}, None),
+    ({"data": {"dataset": "mnist"}}, "different data (Handwritten digits, MNIST)"),
+    ({"data": {"test_per_class": 5}}, "different subsets"),
+    ({"public_labels": ["0", "1"]}, "different classes"),
+    ({"scenario": {"tasks": 2}}, "different streams"),
+])  # fmt: skip
+def test_different_tests_are_named(other: dict[str, object], words: str | None) -> None:
+    warning = comparison.different_tests({"A": _with(), "B": _with(**other)})
+    assert warning is None if words is None else str(warning).startswith("A and B") and words in str(warning)
+
+
+def test_runs_of_one_method_and_dataset_are_told_apart_in_a_line() -> None:
+    one = {"A": _with(), "B": _with(labels="prior")}
+    assert comparison.what_differs(one) == "They differ in: Label list (One public list / A public list per task)."
+    several = {"A": _with(), "B": _with(labels="prior", seeds=[0], scenario={"tasks": 2}, privacy={"epsilons": [2.0]})}
+    said = str(comparison.what_differs(several))
+    assert "; Label list (" in said
+    assert said.endswith(" and 1 more.")
+    assert comparison.what_differs({"A": _with(), "B": _with()}) is None
+    assert comparison.what_differs({"A": _with(), "B": _with(data={"dataset": "mnist"})}) is None
+
+
+def test_settings_that_differ_are_named_as_on_the_form_of_train() -> None:
+    rows, n_equal = comparison.differences({"A": _with(), "B": _with(labels="prior", scenario={"tasks": 2})})
+    assert {row["setting"]: (row["A"], row["B"]) for row in rows} == {
+        "Label list": ("One public list", "A public list per task"), "Tasks": ("5", "2"),
+    }  # fmt: skip
+    assert n_equal > 8
+    own = replace(_with(), data=replace(_with().data, dataset="own:people"))
+    rows, _ = comparison.differences({"A": _with(), "B": own})
+    assert [row["B"] for row in rows if row["setting"] == "Dataset"] == ["people (own data)"]
+    one = _with(privacy={"epsilons": [1.0], "adjacency": "replace"})
+    film = {"method": "peft-ensemble", "params": {"adapter": "film", "sample_rate": 0.25}, "data": {"backbone": "vit"}}
+    other = _with(**film, privacy={"epsilons": [1.0, 8.0]}, tuned="public")
+    rows, _ = comparison.differences({"A": one, "B": other})
+    none = "not a setting here"
+    named = {row["setting"]: (row["A"], row["B"]) for row in rows}
+    assert named["Method"] == (methods.CARDS["cosine"].title, methods.CARDS["peft-ensemble"].title)
+    assert (named["Adapted parts"], named["Sampling rate q"]) == ((none, "FiLM"), (none, "0.25"))
+    assert named["Network for the features"][0] == backbones.CARDS["pixels"].title
+    assert named["Privacy budget ε"] == ("1", "1, 8")
+    assert named["Neighbouring datasets differ by"] == ("one example replaced", "one example present or left out")
+    assert named["These settings were tuned"] == ("not by looking at results on any data", "on public data (by your word)")
+
+
+@pytest.mark.parametrize("scenario", scenarios.CARDS)
+def test_every_setting_of_a_run_has_a_name_for_readers(scenario: str) -> None:
+    of_all = [f"data.{name}" for name in fields_of(DataSpec)] + [f"privacy.{name}" for name in fields_of(PrivacySpec)]
+    of_all += [name for name in fields_of(RunSpec) if name not in ("params", "data", "scenario", "privacy")]
+    of_all += [f"scenario.{name}" for name in fields_of(scenarios.CARDS[scenario].settings)]
+    for method, card in methods.CARDS.items():
+        settings = [*of_all, *(f"params.{name}" for name in fields_of(card.params))]
+        titles = {key: fields.title(key, method, scenario) for key in settings}
+        assert not [key for key, title in titles.items() if title == key]
+        assert len(set(titles.values())) == len(titles), "two columns of a table have two names"

@@ -55,16 +55,13 @@ def test_start_creates_a_run_with_the_settings_of_the_form(open_page: Open, stor
     page = open_page("train", v="1", e="0.5,inf", sd="0", l="prior", **{"s.tasks": "2"})
     press(page, "Start")
     (run,) = store.list_runs()
-    assert run.spec.privacy.epsilons == (0.5, math.inf)
-    assert run.spec.labels == "prior"
+    assert (run.spec.privacy.epsilons, run.spec.labels) == ((0.5, math.inf), "prior")
     assert asdict(run.spec)["scenario"]["tasks"] == 2
     assert address(page)["run"] == run.id
     assert "Queued" in words(page)
 
 
-def test_a_computer_with_a_card_offers_a_choice_of_device_and_starts_the_run_there(
-    open_page: Open, store: Store, monkeypatch: Patch, idle: None
-) -> None:
+def test_a_computer_with_a_card_offers_a_device(open_page: Open, store: Store, monkeypatch: Patch, idle: None) -> None:
     assert not {"Device", "Where"} & {field.label for field in open_page("train").selectbox}
     cards = (process.Device("cpu", "Processor"), process.Device("cuda:0", "A card (8 GB)"))
     monkeypatch.setattr(process, "devices", lambda: cards)
@@ -77,9 +74,7 @@ def test_a_computer_with_a_card_offers_a_choice_of_device_and_starts_the_run_the
     assert [run.device for run in store.list_runs()] == ["cpu", "cuda:0"]
 
 
-def test_where_a_run_goes_is_asked_only_where_there_are_several_machines(
-    open_page: Open, store: Store, monkeypatch: Patch, idle: None
-) -> None:
+def test_a_choice_of_machines_is_offered(open_page: Open, store: Store, monkeypatch: Patch, idle: None) -> None:
     monkeypatch.setattr(executor, "can_share", lambda store: True)
     monkeypatch.setattr(executor, "present_machines", lambda store: {"lab1": ["cpu"], "lab2": ["cpu"]})
     where = box(page := open_page("train", v="1", e="0.5", sd="0"), "selectbox", "Where")
@@ -91,36 +86,18 @@ def test_where_a_run_goes_is_asked_only_where_there_are_several_machines(
     assert run.device == process.here("cpu")
 
 
-def test_a_process_gets_ready_for_the_method_of_the_form_and_for_nobody_who_only_reads(
-    open_page: Open, monkeypatch: Patch
-) -> None:
-    expected: list[tuple[str, ...]] = []
-    monkeypatch.setattr(
-        "dpcl_core.runs.process.WarmWorker.expect", lambda self, url, *modules, device: expected.append(modules)
-    )
-    open_page("start")
-    assert expected == []
-    open_page("train", m="naive")
-    assert expected == [("dpcl_core.methods.features.naive",)]
-    open_page("train", m="pecl")
-    assert expected[1:] == [("dpcl_core.methods.language.pecl", "dpcl_core.backbones.causal")]
-
-
-@pytest.mark.parametrize(
-    ("query", "said", "label", "mended"),
-    [
-        ({"bb": "timm:no such model"}, "Network for the features = timm:no such model", "", {}),
-        ({"s.tasks": "11"}, "Tasks = 11: must", "Use “Tasks” = 10", {"s.tasks": "10"}),
-        ({"d": "mnist", "bb": "lite0", "ax": "3000"}, "= 3000: must be at most", "", {}),
-        ({"dl": "0.01"}, "δ = 0.01", "", {}),
-        (_EPOCHS, "Epochs of each task = nothing: must be 5", "Use the method's defaults instead", {}),
-        ({"e": "1000000000"}, "Privacy budget ε = 1,000,000,000: must be at most 1,000,000", "Use ε = 1,000,000 instead",
-         {"e": "1000000"}),
-        ({"m": "joint-network", "e": "1"}, "", "Use ε = ∞ instead", {"e": "inf"}),
-        ({"m": "peft-ensemble", "p.sample_rate": "0.0001"}, "", "Use “Sampling rate q” = ", {}),
-        ({"e": "1000000000", "s.tasks": "11"}, "", "Use settings that go together", {"e": "1000000", "s.tasks": "10"}),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("query", "said", "label", "mended"), [
+    ({"bb": "timm:no such model"}, "Network for the features = timm:no such model", "", {}),
+    ({"s.tasks": "11"}, "Tasks = 11: must", "Use “Tasks” = 10", {"s.tasks": "10"}),
+    ({"d": "mnist", "bb": "lite0", "ax": "3000"}, "= 3000: must be at most", "", {}),
+    ({"dl": "0.01"}, "δ = 0.01", "", {}),
+    (_EPOCHS, "Epochs of each task = nothing: must be 5", "Use the method's defaults instead", {}),
+    ({"e": "1000000000"}, "Privacy budget ε = 1,000,000,000: must be at most 1,000,000", "Use ε = 1,000,000 instead",
+     {"e": "1000000"}),
+    ({"m": "joint-network", "e": "1"}, "", "Use ε = ∞ instead", {"e": "inf"}),
+    ({"m": "peft-ensemble", "p.sample_rate": "0.0001"}, "", "Use “Sampling rate q” = ", {}),
+    ({"e": "1000000000", "s.tasks": "11"}, "", "Use settings that go together", {"e": "1000000", "s.tasks": "10"}),
+])  # fmt: skip
 def test_impossible_settings_disable_start_say_why_and_are_mended_at_a_press(
     open_page: Open, query: dict[str, str], said: str, label: str, mended: dict[str, str]
 ) -> None:
@@ -139,9 +116,7 @@ def test_impossible_settings_disable_start_say_why_and_are_mended_at_a_press(
     ("dataset", "network", "is_offered"),
     [("mnist", "lite0", True), ("cifar10-100", "lite0", False), ("digits", "pixels", False)],
 )
-def test_axes_are_offered_where_there_are_some_and_left_out_elsewhere(
-    open_page: Open, dataset: str, network: str, is_offered: bool
-) -> None:
+def test_axes_are_offered_where_there_are_some(open_page: Open, dataset: str, network: str, is_offered: bool) -> None:
     page = open_page("train", v="1", d=dataset, bb=network, ax="64")
     assert [box.value for box in page.number_input if box.label == "Axes"] == ([64] if is_offered else [])
     assert ("ax" in page.query_params) is is_offered
@@ -156,19 +131,14 @@ def _chosen(page: AppTest, label: str, name: str) -> AppTest:
 _CSLR = {"v": "1", "m": "cslr-central", "d": "ag_news", "s": "federated", "bb": "minilm", "e": "4"}
 
 
-@pytest.mark.parametrize(
-    ("query", "method"),
-    [
-        ({"v": "1", "question": "permuted-mnist-lifelong"}, "cslr-central"),
-        ({"v": "1", "m": "l2dp-ml", "d": "digits", "e": "1"}, "cslr-central"),
-        ({"v": "1", "question": "digits-peft-head"}, "dp-agem"),
-        (_CSLR, "l2dp-ml"),
-        (_CSLR, "cslr-published"),
-    ],
-)
-def test_another_method_begins_with_its_own_defaults_and_the_first_comes_back_as_it_was(
-    open_page: Open, query: dict[str, str], method: str
-) -> None:
+@pytest.mark.parametrize(("query", "method"), [
+    ({"v": "1", "question": "permuted-mnist-lifelong"}, "cslr-central"),
+    ({"v": "1", "m": "l2dp-ml", "d": "digits", "e": "1"}, "cslr-central"),
+    ({"v": "1", "question": "digits-peft-head"}, "dp-agem"),
+    (_CSLR, "l2dp-ml"),
+    (_CSLR, "cslr-published"),
+])  # fmt: skip
+def test_another_method_begins_with_its_own_defaults(open_page: Open, query: dict[str, str], method: str) -> None:
     page = open_page("train", **query)
     filled, first = dict(page.query_params), box(page, "selectbox", "Method").value
     page = unfolded(_chosen(page, "Method", method), "advanced")
@@ -229,8 +199,7 @@ def test_the_form_names_its_question_until_something_changes_and_knows_the_way_b
 
 
 def test_a_link_to_a_run_may_say_more_and_a_tracker_alone_is_no_link(open_page: Open, store: Store) -> None:
-    spec = replay.a_spec(labels="prior", tasks=2, seeds=(0,))
-    run_id = replay.fill(store, spec, replay.recorded(spec, n_tasks=2))
+    run_id = replay.finished(store, replay.a_spec(labels="prior", tasks=2, seeds=(0,)), n_tasks=2)
     alone = address(open_page("train", run=run_id))
     assert (alone["l"], alone["s.tasks"]) == ("prior", "2")
     page = open_page("train", run=run_id, fbclid="abc")
@@ -244,17 +213,12 @@ def test_a_link_to_a_run_may_say_more_and_a_tracker_alone_is_no_link(open_page: 
     assert address(page).get("run") != run_id
 
 
-@pytest.mark.parametrize(
-    ("query", "said"),
-    [
-        ({"e": "0.1,8"}, "ε = 0.1 needs noise 4.1 times"),
-        ({"m": "peft-ensemble", "e": "0.0001,8"}, "with no noise multiplier up to a million"),
-        ({"e": "8"}, ""),
-    ],
-)
-def test_a_budget_that_no_model_survives_or_no_noise_keeps_is_told_before_the_start(
-    open_page: Open, query: dict[str, str], said: str
-) -> None:
+@pytest.mark.parametrize(("query", "said"), [
+    ({"e": "0.1,8"}, "ε = 0.1 needs noise 4.1 times"),
+    ({"m": "peft-ensemble", "e": "0.0001,8"}, "with no noise multiplier up to a million"),
+    ({"e": "8"}, ""),
+])  # fmt: skip
+def test_a_budget_that_no_model_survives_is_told_before_the_start(open_page: Open, query: dict[str, str], said: str) -> None:
     page = open_page("train", v="1", **query)
     page.session_state["noise-warning"] = True  # a popover is drawn when it is opened
     shown = words(page.run())
@@ -286,13 +250,6 @@ def test_choosing_labels_from_data_flips_the_form_at_once(open_page: Open) -> No
     for said in (words(page), words(replay_alone)):
         assert "right with probability at most" not in said
         assert NO_ODDS in said
-
-
-@pytest.mark.parametrize("method", ["naive", "cosine", "label-means"])
-def test_every_method_takes_every_list_of_labels(open_page: Open, method: str) -> None:
-    lists = box(open_page("train", m=method, l="data"), "selectbox", "Label list")
-    assert len(lists.options) == 4
-    assert lists.value == "data"
 
 
 def test_what_cannot_go_with_the_data_says_why_beside_its_name(open_page: Open) -> None:
@@ -333,9 +290,7 @@ def test_every_spec_survives_the_form(home: object) -> None:
 
 
 @pytest.mark.parametrize("name", ["paper-split-cifar-100", "paper-pecl-main"])
-def test_a_question_without_its_network_is_not_called_changed_and_leads_to_its_smaller_form(
-    open_page: Open, name: str, monkeypatch: Patch
-) -> None:
+def test_a_question_without_its_network_leads_to_its_smaller_form(open_page: Open, name: str, monkeypatch: Patch) -> None:
     asked = checks.check_run
 
     def check(spec: RunSpec) -> None:

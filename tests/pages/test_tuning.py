@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import math
-import time
 
 import pytest
-from sqlalchemy import update
 
 from dpcl_core import checks
 from dpcl_core.privacy.audit_bounds import Audited
-from dpcl_core.runs import process
-from dpcl_core.runs.audits import Audits, Studies
+from dpcl_core.runs.audits import Studies
 from dpcl_core.runs.run import Failure
 from dpcl_core.runs.store import Store
-from dpcl_core.runs.tables import ACTIVE, runs
 from dpcl_core.tuning.settings import Trial
 from pages.parts import train_form, tuning_panel
 from tests.pages.conftest import Open, Patch, address, box, labels, press, unfolded, words
@@ -32,35 +28,22 @@ def fill(store: Store, status: str, n_trials: int, failure: Failure | None = Non
     if n_trials:
         studies.add_sizes(study_id, tuned.SIZES)
     for number in range(n_trials):
-        failed = number == 1
-        trouble = "the loss is not finite at step 7" if failed else None
-        studies.add_trial(study_id, Trial(number, 1e-3, 50, 2.0, None if failed else 0.5 + number / 100, trouble, 1.0))
-    values: dict[str, object] = {"status": status}
-    if status != "queued":
-        values |= {"started": time.time() - 9, "heartbeat": time.time()}
-    if status in ACTIVE:
-        mine = process.me()
-        values |= {"machine": mine.machine, "pid": mine.pid, "ticks": mine.ticks}
-    if failure is not None:
-        values |= {"error_kind": failure.kind, "error": failure.sentence, "error_log": failure.log}
-    with store.writing() as connection:  # no run passes through these states in such order by itself
-        connection.execute(update(runs).where(runs.c.id == study_id).values(**values))
+        score, trouble = (None, "the loss is not finite at step 7") if number == 1 else (0.5 + number / 100, None)
+        studies.add_trial(study_id, Trial(number, 1e-3, 50, 2.0, score, trouble, 1.0))
+    replay.set_state(store, study_id, status, failure or replay.a_failure("worker-died"))
     return study_id
 
 
-@pytest.mark.parametrize(
-    ("status", "n_trials", "failure", "says", "buttons"),
-    [
-        ("queued", 0, None, ["Tuning queued", "place 1 in the queue"], ["Stop"]),
-        ("starting", 0, None, ["Tuning starts", "loading the tuning data"], ["Stop"]),
-        ("running", 3, None, ["Trial 4 of 20", "left", "Trial 3 is the best of 3"], ["Stop", "Use these settings"]),
-        ("stopping", 3, None, ["Tuning stops", "trials that ended are kept"], ["Stopping …"]),
-        ("cancelled", 3, None, ["Tuning stopped on request", "3 of 20 trials are kept"], ["Resume", "Close"]),
-        ("failed", 0, MISSING, ["is not on this computer", "no trial had ended yet"], ["Resume", "Close"]),
-        ("lost", 2, LOST, ["The computer stopped this run", "2 of 20 trials are kept"], ["Resume", "Close"]),
-        ("finished", 20, None, ["20 trials", "For the full data", "1 of 20 failed"], ["Use these settings", "Close"]),
-    ],
-)
+@pytest.mark.parametrize(("status", "n_trials", "failure", "says", "buttons"), [
+    ("queued", 0, None, ["Tuning queued", "place 1 in the queue"], ["Stop"]),
+    ("starting", 0, None, ["Tuning starts", "loading the tuning data"], ["Stop"]),
+    ("running", 3, None, ["Trial 4 of 20", "left", "Trial 3 is the best of 3"], ["Stop", "Use these settings"]),
+    ("stopping", 3, None, ["Tuning stops", "trials that ended are kept"], ["Stopping …"]),
+    ("cancelled", 3, None, ["Tuning stopped on request", "3 of 20 trials are kept"], ["Resume", "Close"]),
+    ("failed", 0, MISSING, ["is not on this computer", "no trial had ended yet"], ["Resume", "Close"]),
+    ("lost", 2, LOST, ["The computer stopped this run", "2 of 20 trials are kept"], ["Resume", "Close"]),
+    ("finished", 20, None, ["20 trials", "For the full data", "1 of 20 failed"], ["Use these settings", "Close"]),
+])  # fmt: skip
 def test_every_state_is_said_in_words_with_what_can_be_done(
     open_page: Open, store: Store, status: str, n_trials: int, failure: Failure | None, says: list[str], buttons: list[str]
 ) -> None:
@@ -73,14 +56,11 @@ def test_every_state_is_said_in_words_with_what_can_be_done(
 def test_the_trials_stand_in_a_table_with_the_reason_of_a_failure(open_page: Open, store: Store) -> None:
     page = open_page("train", v="1", m="peft-ensemble", tu=fill(store, "finished", 3))
     table = next(frame.value for frame in page.dataframe if "learning_rate" in frame.value)
-    assert list(table["trial"]) == [1, 2, 3]
-    assert table["accuracy"].round(1).fillna(-1).to_list() == [50.0, -1, 52.0]
+    assert (list(table["trial"]), table["accuracy"].round(1).fillna(-1).to_list()) == ([1, 2, 3], [50.0, -1, 52.0])
     assert table["trouble"].to_list() == ["", "the loss is not finite at step 7", ""]
 
 
-def test_private_data_are_tuned_on_only_with_the_sentence_that_this_is_not_accounted(
-    open_page: Open, store: Store, monkeypatch: Patch
-) -> None:
+def test_tuning_on_private_data_says_that_it_is_not_accounted(open_page: Open, store: Store, monkeypatch: Patch) -> None:
     started: list[str] = []
     monkeypatch.setattr("dpcl_core.runs.executor.LocalExecutor.submit", lambda self, run_id: started.append(run_id))
     page = unfolded(open_page("train", v="1", m="peft-ensemble", e="1,8", sd="4,5"), "tune")
@@ -161,20 +141,17 @@ FOUND = (audited.result(1.0, 0.437), audited.result(8.0, 4.625))
 
 @pytest.fixture
 def run_id(store: Store) -> str:
-    return replay.fill(store, SPEC, replay.recorded(SPEC))
+    return replay.finished(store, SPEC)
 
 
-@pytest.mark.parametrize(
-    ("status", "results", "failure", "says", "button"),
-    [
-        ("queued", (), None, ["Audit queued", "place 1 in the queue"], "Stop"),
-        ("running", FOUND[:1], None, ["a training with planted data at ε = 8"], "Stop"),
-        ("stopping", (), None, ["Audit stops"], "Stopping …"),
-        ("cancelled", FOUND[:1], None, ["Audit stopped on request", "1 of 2 budgets were audited"], "Audit again"),
-        ("failed", (), BROKEN, ["The program itself went wrong", "nothing was proved yet"], "Audit again"),
-        ("finished", FOUND, None, ["| ε = 1 | 1 | **0.43** | 231 of 368 |", "| ε = 8 | 8 | **4.62** |"], "Audit again"),
-    ],
-)
+@pytest.mark.parametrize(("status", "results", "failure", "says", "button"), [
+    ("queued", (), None, ["Audit queued", "place 1 in the queue"], "Stop"),
+    ("running", FOUND[:1], None, ["a training with planted data at ε = 8"], "Stop"),
+    ("stopping", (), None, ["Audit stops"], "Stopping …"),
+    ("cancelled", FOUND[:1], None, ["Audit stopped on request", "1 of 2 budgets were audited"], "Audit again"),
+    ("failed", (), BROKEN, ["The program itself went wrong", "nothing was proved yet"], "Audit again"),
+    ("finished", FOUND, None, ["| ε = 1 | 1 | **0.43** | 231 of 368 |", "| ε = 8 | 8 | **4.62** |"], "Audit again"),
+])  # fmt: skip
 def test_every_state_of_an_audit_is_said_in_words_with_what_can_be_done(
     open_page: Open, store: Store, run_id: str, status: str, results: tuple[Audited, ...], failure: Failure | None,
     says: list[str], button: str,
@@ -187,44 +164,27 @@ def test_every_state_of_an_audit_is_said_in_words_with_what_can_be_done(
         assert button in labels(page)
 
 
-def test_a_press_puts_an_audit_of_the_run_into_the_queue(
-    open_page: Open, store: Store, run_id: str, monkeypatch: Patch
-) -> None:
-    started: list[str] = []
-    monkeypatch.setattr("dpcl_core.runs.executor.LocalExecutor.submit", lambda self, turn: started.append(turn))
-    page = open_page("train", v="1", run=run_id)
-    page = press(page, "Audit this run")
-    (found,) = Audits(store).of_run(run_id)
-    assert started == [found.turn.id]
-    assert "Audit queued" in words(page)
-
-
 def test_more_proved_than_accounted_is_shown_as_the_error_it_is(open_page: Open, store: Store, run_id: str) -> None:
     """Also when a later audit does not find it again."""
     audited.fill(store, run_id, "finished", audited.result(1.0, 2.349))
     audited.fill(store, run_id, "finished", *FOUND)
-    page = open_page("privacy", v="1", run=run_id)
-    (error,) = page.error
+    (error,) = open_page("privacy", v="1", run=run_id).error
     assert "proves ε ≥ 2.34, but the ledger accounts for only 1" in error.value.replace("\\", "")
     assert "Do not release it, and report this." in error.value
 
 
-@pytest.mark.parametrize(
-    ("asked", "said", "command"),
-    [
-        ({
-            "method": "label-means", "params": {"slots": "even"}, "labels": "prior",
-            "scenario": {"kind": "federated", "clients": 20}, "privacy": {"epsilons": [1.0]},
-        }, "all clients share the same places in the sum.", "python -m dpcl_core audit --set "),
-        # Without noise, whatever the method, none of the reasons that speak of its noise is given.
-        ({"method": "l2dp-ml", "data": {"dataset": "digits"}, "privacy": {"epsilons": [math.inf]}}, "adds no noise", None),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("asked", "said", "command"), [
+    ({
+        "method": "label-means", "params": {"slots": "even"}, "labels": "prior",
+        "scenario": {"kind": "federated", "clients": 20}, "privacy": {"epsilons": [1.0]},
+    }, "all clients share the same places in the sum.", "python -m dpcl_core audit --set "),
+    # Without noise, whatever the method, none of the reasons that speak of its noise is given.
+    ({"method": "l2dp-ml", "data": {"dataset": "digits"}, "privacy": {"epsilons": [math.inf]}}, "adds no noise", None),
+])  # fmt: skip
 def test_a_run_that_cannot_be_audited_so_says_why_and_what_audits_it(
     open_page: Open, store: Store, asked: dict[str, object], said: str, command: str | None
 ) -> None:
-    spec = checks.parse({**asked, "seeds": [0]})
-    page = open_page("train", v="1", run=replay.fill(store, spec, replay.recorded(spec)))
+    page = open_page("train", v="1", run=replay.finished(store, checks.parse({**asked, "seeds": [0]})))
     assert said in words(page)
     assert "share one draw of noise" not in words(page)
     folds = [each for each in page.expander if each.label == "A command audits its settings"]  # it is long

@@ -49,15 +49,11 @@ def fetched() -> Path:
     return place
 
 
-def test_the_official_server_is_asked_first(official: Path) -> None:
+def test_the_official_server_is_asked_first_and_once(official: Path) -> None:
     assert live.python_folder() is None
     place = fetched()
     assert {path.name: path.read_bytes() for path in place.iterdir()} == {**CORE, WHEEL: NUMPY}
     assert live.package_files(place) == {"engine": [WHEEL]}
-
-
-def test_what_is_there_is_not_asked_for_again(official: Path) -> None:
-    fetched()
     for path in official.iterdir():
         path.unlink()
     fetched()
@@ -97,8 +93,7 @@ def of_registries(official: Path, monkeypatch: pytest.MonkeyPatch, core: dict[st
 
 def test_registries_serve_where_the_official_server_is_away(official: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     of_registries(official, monkeypatch, CORE, {f"some/files/{WHEEL}": NUMPY, "some/code.py": b"raise SystemExit"})
-    place = fetched()
-    assert {path.name for path in place.iterdir()} == {*CORE, WHEEL}
+    assert {path.name for path in fetched().iterdir()} == {*CORE, WHEEL}
 
 
 def test_a_registry_is_held_to_the_official_hashes(official: Path, monkeypatch: pytest.MonkeyPatch) -> None:

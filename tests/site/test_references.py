@@ -32,11 +32,14 @@ def reads_texts(spec: RunSpec) -> bool:
 
 
 @pytest.mark.parametrize("name", RECORDED)
-def test_a_recorded_question_has_the_recorded_ceiling_and_no_number_of_test_examples(name: str) -> None:
-    spec = next(iter(presets.variants(name).values()))
-    recorded = questions.recorded_references(name, spec, {})
-    assert recorded.ceiling == measured.known(spec)
+def test_a_recorded_question_has_its_ceiling_and_an_encoder_of_texts_its_score(name: str) -> None:
+    specs = presets.variants(name)
+    first = next(iter(specs.values()))
+    recorded = questions.recorded_references(name, first, {})
+    assert recorded.ceiling == measured.known(first)
     assert recorded.n_tested is None, "the record does not say how many examples were tested"
+    known = questions.recorded_references(name, first, questions.recorded(specs))
+    assert known.untrained is not None or not reads_texts(first)
 
 
 def test_the_figures_of_a_recorded_question_draw_its_ceiling() -> None:
@@ -46,8 +49,7 @@ def test_the_figures_of_a_recorded_question_draw_its_ceiling() -> None:
     first = next(iter(form.specs.values()))
     known = questions.recorded_references("paper-split-cifar-100-small", first, form.runs)
     drawn = questions.picture(first, form.runs, questions.question_names(form.specs), known).figure
-    texts = [note.text for note in drawn.layout.annotations]
-    assert f"at once, no noise {100 * known.ceiling:.0f} %" in texts
+    assert f"at once, no noise {100 * known.ceiling:.0f} %" in [note.text for note in drawn.layout.annotations]
     assert comparison.references_beside(form, "AA") == known
 
 
@@ -66,25 +68,12 @@ def test_a_recorded_question_has_references_and_they_follow_from_the_labels(name
         assert recorded.untrained == (None if known.untrained is None else pytest.approx(known.untrained, abs=6e-6))
 
 
-@pytest.mark.parametrize("name", RECORDED)
-def test_an_encoder_of_texts_has_a_recorded_score(name: str) -> None:
-    specs = presets.variants(name)
-    first = next(iter(specs.values()))
-    known = questions.recorded_references(name, first, questions.recorded(specs))
-    assert known.untrained is not None or not reads_texts(first)
-
-
 @pytest.mark.parametrize("protocol", ["class-incremental", "one-vs-rest"])
 def test_what_is_recorded_of_texts_is_what_a_run_begins_with(protocol: str) -> None:
-    spec = checks.parse(
-        {
-            "method": "label-means",
-            "data": {"dataset": "pii-synthetic", "backbone": "hashed-text", "train_per_class": 20, "test_per_class": 10},
-            "scenario": {"kind": "federated", "protocol": protocol, "clients": 3},
-            "privacy": {"delta": 1e-5},
-            "seeds": [0, 1],
-        }
-    )
+    data = {"dataset": "pii-synthetic", "backbone": "hashed-text", "train_per_class": 20, "test_per_class": 10}
+    scenario = {"kind": "federated", "protocol": protocol, "clients": 3}
+    asked = {"method": "label-means", "data": data, "scenario": scenario, "privacy": {"delta": 1e-5}, "seeds": [0, 1]}
+    spec = checks.parse(asked)
     begun = next(event for event in engine.open_run(checks.check_run(spec)) if isinstance(event, References))
     assert record_references.known(spec) == begun
     assert begun.untrained is not None

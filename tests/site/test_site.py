@@ -6,12 +6,15 @@ import json
 import os
 import re
 from collections import Counter
+from html import unescape
 from html.parser import HTMLParser
+from itertools import product
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
 
-from dpcl_core import cli, presets
+from dpcl_core import checks, cli, paths, presets
 from dpcl_core.elements import calculator, element
 from dpcl_core.elements.element import ANCHORS, CALCULATOR, DRAG, HERO, LESSON, TOKENS, Element, theme
 from dpcl_core.errors import BadInput
@@ -20,23 +23,24 @@ from dpcl_core.figures.picture import span
 from dpcl_core.lessons import in_browser
 from dpcl_core.lessons import text as lessons
 from dpcl_core.papers import catalog, claims, measured, questions
-from dpcl_core.site import build, runs
+from dpcl_core.site import build, live, runs
+from tests.support import javascript
+from tests.support.asserting import includes
 from tests.support.waiting import python
 
 PAPERS = tuple(paper.link for paper in catalog.PAPERS.values())
 SECTIONS = ("questions", "lessons", "install", "papers")
 ROOT = Path(__file__).resolve().parents[2]
 MOST_BYTES = 1_500_000
-EXPLORABLES: dict[str, list[tuple[Element, object]]] = {
-    "index.html": [(HERO, element.hero_document())],
-    "budget.html": [
-        (DRAG, element.drag_document(calculator.digits("prior-const", 5), 1.0, ("accuracy", "matrix", "classes")))
-    ],
-    "words.html": [(TOKENS, element.document(None, Dials(), element.FIRST, "your sentence", element.BUDGETS, None))],
-    "clients.html": [(ANCHORS, element.anchors_document(384, 50, 0.1, "centred"))],
-    "calculators.html": [(CALCULATOR, calculator.document())],
-    "lesson-1.html": [(LESSON, in_browser.document("label"))],
-    "lesson-2.html": [(LESSON, in_browser.document("noise"))],
+PANELS = ("accuracy", "matrix", "classes")
+EXPLORABLES: dict[str, tuple[Element, object]] = {
+    "index.html": (HERO, element.hero_document()),
+    "budget.html": (DRAG, element.drag_document(calculator.digits("prior-const", 5), 1.0, PANELS)),
+    "words.html": (TOKENS, element.document(None, Dials(), element.FIRST, "your sentence", element.BUDGETS, None)),
+    "clients.html": (ANCHORS, element.anchors_document(384, 50, 0.1, "centred")),
+    "calculators.html": (CALCULATOR, calculator.document()),
+    "lesson-1.html": (LESSON, in_browser.document("label")),
+    "lesson-2.html": (LESSON, in_browser.document("noise")),
 }
 
 
@@ -45,17 +49,12 @@ class Reader(HTMLParser):
 
     def __init__(self, text: str) -> None:
         super().__init__()
-        self.tags: list[str] = []
         self.ids: set[str] = set()
-        self.links: list[str] = []
-        self.loads: list[str] = []
-        self.attributes: list[dict[str, str | None]] = []
+        self.links, self.loads = list[str](), list[str]()
         self.feed(text)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         found = dict(attrs)
-        self.tags.append(tag)
-        self.attributes.append(found)
         self.ids |= {found["id"] or ""} if "id" in found else set()
         if tag == "a":
             self.links.append(found.get("href") or "")
@@ -113,23 +112,16 @@ def test_every_link_leads_to_a_page_and_every_page_is_reached_from_the_index(tex
 
 def test_the_index_says_what_this_is_then_shows_start_questions_lessons_installing_and_papers(texts: dict[str, str]) -> None:
     text = texts["index.html"]
-    order = [
-        'class="brand"',
-        f"<h1>{element.TITLE}</h1>",
-        build._WHAT,
-        'id="hero"',
-        *(f'<section id="{name}"' for name in SECTIONS),
-    ]
-    places = list(map(text.index, order))
+    parts = ('class="brand"', f"<h1>{element.TITLE}</h1>", build._WHAT, 'id="hero"')
+    places = [text.index(part) for part in (*parts, *(f'<section id="{name}"' for name in SECTIONS))]
     assert places == sorted(places)
     assert [text.count(f'href="#{name}"') for name in ("lessons", "questions", "install")] == [1, 1, 1]
     n_here, n_lessons = len(lessons.IN_BROWSER), len(lessons.NAMES)
     assert f"{n_here} of {n_lessons} lessons run here, without a server." in text
     for name in lessons.NAMES:
         assert runs.escape(lessons.load(name).title) in text
-    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     assert "make app" in build._INSTALL.values()
-    assert re.search(r"^app:", makefile, re.MULTILINE)
+    assert re.search(r"^app:", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
 
 
 def test_a_card_counts_the_claims_of_its_question(texts: dict[str, str]) -> None:
@@ -157,54 +149,38 @@ def test_nothing_is_loaded_and_no_page_is_large(built: Path, texts: dict[str, st
     assert runs.POLICY.startswith("default-src 'none'")
 
 
-def test_every_page_has_its_parts(texts: dict[str, str]) -> None:
-    titles = set()
-    for name, text in texts.items():
-        tags = Reader(text).tags
-        assert [tags.count(tag) for tag in ("h1", "main", "header", "title", "noscript")] >= [1] * 5, name
-        assert tags.count("h1") == tags.count("main") == 1
-        assert '<html lang="en">' in text
-        titles.add(re.findall(r"<title>(.*?)</title>", text)[0])
-    assert len(titles) == len(texts)
-
-
 @pytest.mark.parametrize("name", EXPLORABLES)
 def test_elements_and_their_data_are_the_apps_own(texts: dict[str, str], name: str) -> None:
-    in_page = texts[name].replace("<\\/", "</").replace("<\\!--", "<!--")
-    assert all(one.classic in in_page for one, _ in EXPLORABLES[name])
-    drawn = re.findall(r"^draw\((.*)\);$", in_page, re.MULTILINE)
-    assert [json.loads(data) for data in drawn] == [json.loads(json.dumps(data)) for _, data in EXPLORABLES[name]]
-    assert theme() in in_page
+    (one, data), in_page = EXPLORABLES[name], texts[name].replace("<\\/", "</").replace("<\\!--", "<!--")
+    (drawn,) = re.findall(r"^draw\((.*)\);$", in_page, re.MULTILINE)
+    assert (one.classic in in_page, theme() in in_page) == (True, True)
+    assert json.loads(drawn) == json.loads(json.dumps(data))
 
 
 def test_the_slider_has_every_list_and_number_of_tasks(texts: dict[str, str]) -> None:
     (call,) = re.findall(r"^\}\)\((\{.*)\);$", texts["budget.html"].replace("<\\/", "</"), re.MULTILINE)
     documents, replays = json.loads(f"[{call}]")
-    for labels in calculator.SETTINGS:
-        for n_tasks in calculator.TASKS:
-            one = documents[f"{labels}-{n_tasks}"]
-            source = calculator.digits(labels, n_tasks)
-            given = {**one["data"], "replay": replays[one["replay"]]}
-            assert given == json.loads(json.dumps(element.drag_document(source, 1.0, ("accuracy", "matrix", "classes"))))
-    assert len(documents) == 9
+    every = list(product(calculator.SETTINGS, calculator.TASKS))
+    for labels, n_tasks in every:
+        one = documents[f"{labels}-{n_tasks}"]
+        given = {**one["data"], "replay": replays[one["replay"]]}
+        assert given == json.loads(json.dumps(element.drag_document(calculator.digits(labels, n_tasks), 1.0, PANELS)))
+    assert len(documents) == len(every) == 9
 
 
 def test_every_recorded_question_has_its_finding_picture_and_numbers(texts: dict[str, str]) -> None:
     answered = 0
-    for question in questions.questions():
-        for form in question.forms.values():
-            specs = presets.variants(form.name)
-            if found := questions.recorded(specs):
-                answered += 1
-                text, titles = texts[runs.file_of(question)], questions.question_names(specs)
-                scores = questions.scores(found, titles)
-                asked = form.asks_about_forgetting
-                finding = questions.finding(next(iter(specs.values())), found, titles, with_forgetting=asked)
-                assert ("Forgotten of the earlier tasks" in finding) == asked
-                assert runs.paragraph(finding, "finding") in text
-                assert text.count(f'aria-label="{runs.escape(finding)}"') >= 4  # two themes, two widths
-                for run in scores["run"].unique():
-                    assert f'<th scope="row">{runs.escape(run)}</th>' in text
+    for question, form in ((one, form) for one in questions.questions() for form in one.forms.values()):
+        specs = presets.variants(form.name)
+        if found := questions.recorded(specs):
+            answered += 1
+            text, titles = texts[runs.file_of(question)], questions.question_names(specs)
+            asked = form.asks_about_forgetting
+            finding = questions.finding(next(iter(specs.values())), found, titles, with_forgetting=asked)
+            assert ("Forgotten of the earlier tasks" in finding) == asked
+            assert text.count(f'aria-label="{runs.escape(finding)}"') >= 4  # two themes, two widths
+            rows = [f'<th scope="row">{runs.escape(run)}</th>' for run in questions.scores(found, titles)["run"].unique()]
+            includes(text, runs.paragraph(finding, "finding"), *rows)
     references = json.loads((ROOT / "assets" / "reproduction" / questions.RECORD).read_text())
     assert answered == sum(" on " not in name for name in references) > 30  # the others are of claims on other data
 
@@ -241,8 +217,7 @@ def test_a_folder_of_other_things_is_refused_and_left_alone(tmp_path: Path, caps
     (tmp_path / "thesis.html").write_text("<!doctype html>mine", encoding="utf-8")
     assert cli.main(["site", "--to", str(tmp_path)]) == 2
     said = capsys.readouterr().err
-    assert said.count("\n") == 1
-    assert "must be a new or empty folder, or one that holds a site alone; thesis.html is no page of one" in said
+    assert (said.count("\n"), "thesis.html is no page of one" in said) == (1, True)
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.html"]
     with pytest.raises(BadInput, match="this is a file"):
         build.build(tmp_path / "thesis.html")
@@ -256,3 +231,84 @@ def test_an_earlier_site_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyP
         monkeypatch.setattr(build, "PAGES", tuple(lambda name=name: only(name) for name in names))
         build.build(tmp_path)
         assert sorted(path.name for path in tmp_path.iterdir()) == sorted(names)
+
+
+# The page “Train in this page” as files: what it may ask for, and what its scripts decide by themselves.
+
+
+TEXT = paths.asset_table("live/exercises.toml")["smallest"]
+EXERCISES = (paths.assets_dir() / "live" / "exercises.mjs").read_text(encoding="utf-8")
+
+
+def test_scripts_find_each_other_and_ask_for_files_of_the_site_alone() -> None:
+    files = build.scripts()
+    for name, text in files.items():
+        assert name.endswith(".js")
+        wanted = set(re.findall(r'from "\./([\w-]+\.js)"', text))
+        assert all(f"live/{one}" in files for one in wanted), (name, wanted)
+        assert not re.search(r"""(?:fetch|import|Worker|open)\(["'`]https?:""", text), name
+    fetching = {name for name, text in files.items() if re.search(r"(?<!\.)\bfetch\(", text)}
+    assert fetching <= {"live/files.js", "live-cache.js", "live/engine.js"}
+
+
+def test_the_page_asks_its_own_origin_alone() -> None:
+    page = build.live_page()
+    assert f'content="{build.POLICY}"' in runs.run_page(page, [page])
+    assert "connect-src 'self' blob:" in build.POLICY
+    assert "{{" not in page.body
+    assert 'data-state="loading"' in page.body
+
+
+def outcome(means: dict[float, list[float]], **settings: object) -> dict[str, object]:
+    models = [{"epsilon": epsilon, "metrics": {"AA": one}} for epsilon, seeds in means.items() for one in seeds]
+    return {"models": models, "settings": {**TEXT["settings"], **settings}}
+
+
+@javascript.NEEDED
+@pytest.mark.parametrize(("found", "said"), [
+    (None, "no_run"), (outcome({1: [0.9] * 3}, labels="prior"), "other"), (outcome({1: [0.7] * 3}), "none"),
+    (outcome({1: [0.9] * 2, 0.5: [0.7] * 3}), "few"), (outcome({1: [0.9] * 3, 2: [0.9] * 3}), "all"),
+    (outcome({1: [0.9] * 3, 2: [0.7] * 3}), "mixed"), (outcome({2: [0.9] * 3, 1: [0.7] * 3}), "wide"),
+    (outcome({1.5: [0.9, 0.7, 0.8], 1: [0.79] * 3}), "right"),
+])  # fmt: skip
+def test_an_answer_is_judged_by_the_run(found: object, said: str) -> None:
+    # 0.9, 0.7 and 0.8 have a mean of 0.8 up to rounding: the share is a hair less here, so that rounding decides nothing.
+    text = {**TEXT, "share": 0.7999, "wanted": TEXT["settings"]}
+    script = EXERCISES.replace('import { made } from "./dom.js";', "")
+    of = "console.log(JSON.stringify(verdict(fromPython.text, fromPython.found)));"
+    low, high = {"mixed": (2, 1), "wide": (1, 2)}.get(said, (1, 1.5))
+    assert javascript.run(script, of, sent={"text": text, "found": found}) == TEXT[said].format(low=low, high=high)
+
+
+@javascript.NEEDED
+def test_a_run_that_is_going_on_is_summed_up_as_far_as_it_is() -> None:
+    """Rows still to come are null: they count neither as zero nor as forgotten."""
+    whole = [[0.9], [0.7, 0.8], [0.5, 0.6, 0.7]]
+    begun = [*whole[:2], [None] * 3]
+    sources = [(paths.assets_dir() / name).read_text(encoding="utf-8") for name in DRAG.scripts]
+    script = re.sub(r"^export (default )?", "", "\n".join(sources), flags=re.MULTILINE)
+    shown = "console.log(JSON.stringify({ last, curve, lost }));"
+    of = f"const {{ last, curve, lost }} = summarised({{ matrices: fromPython, classes: [] }}); {shown}"
+    found = javascript.run(script, of, sent=[begun])
+    assert found["last"] == 1
+    assert found["curve"] == [pytest.approx(0.9), pytest.approx(0.75), None]  # of a few doubles
+    assert found["lost"] == pytest.approx(0.2)
+    assert javascript.run(script, of, sent=[whole])["last"] == 2
+
+
+def test_start_and_every_answer_that_can_be_repeated_lead_to_the_page() -> None:
+    """The link says the settings of a run of the answer, and nothing else."""
+    answers = runs.recorded()
+    start = runs.Page(runs.HOME, "", "", '<ul class="doors"></ul>')
+    before = [runs.Page(runs.file_of(question), "", "", '<p class="row"></p>') for question, _ in answers]
+    first, *after = build.with_doors([start, *before])
+    assert f'href="{build.FILE}"' in first.body
+    opened = 0
+    for (_, forms), page in zip(answers, after, strict=True):
+        possible = [spec for form in forms for spec in form.specs.values() if live.runs_here(spec)]
+        linked = re.search(r'href="train-here\.html#run=([^"]+)"', page.body)
+        assert bool(linked) == bool(possible), page.file
+        if linked:
+            opened += 1
+            assert checks.parse(json.loads(unquote(unescape(linked[1])))) in possible
+    assert 0 < opened < len(answers)

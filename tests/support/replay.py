@@ -86,6 +86,11 @@ def fill(
     return run_id
 
 
+def finished(store: Store, spec: RunSpec, *, n_tasks: int = 5, name: str | None = None) -> str:
+    """Puts a run of these settings that has finished into the store, and gives its id."""
+    return fill(store, spec, recorded(spec, n_tasks=n_tasks), name=name)
+
+
 def set_state(store: Store, run_id: str, status: str, failure: Failure, device: str = "cpu") -> None:
     """Puts a stored run into any state; `failure` for "failed" and "lost"."""
     now, mine = time.time(), process.me()
