@@ -206,6 +206,36 @@ def test_a_set_is_started_from_its_card_and_stopped_as_a_whole_by_keyboard(app: 
     page.wait_for_url(re.compile("p=own"))  # the filters are kept
 
 
+_SHOWN = """() => { const words = [], visit = (root) => {
+    const walk = document.createTreeWalker(root, NodeFilter.SHOW_ELEMENT | NodeFilter.SHOW_TEXT);
+    for (let node = walk.currentNode; node; node = walk.nextNode()) {
+        if (node.shadowRoot) visit(node.shadowRoot);
+        if (node.nodeType !== 3 || !node.data.trim() || ['STYLE', 'SCRIPT'].includes(node.parentElement.tagName)) continue;
+        if (node.parentElement.closest('[data-testid=stIconMaterial], a[href="#stMain"]')) continue; // a drawing; unseen
+        const range = document.createRange();
+        range.selectNodeContents(node);
+        const box = range.getBoundingClientRect();
+        const isSeen = box.width > 1 && box.height > 1 && box.top < innerHeight && box.bottom > 0;
+        if (isSeen) words.push(...node.data.trim().split(/\\s+/));
+    } };
+    visit(document.querySelector('[data-testid=stMain]'));
+    return words.length; }"""
+
+
+@pytest.mark.parametrize(("path", "width", "height", "most", "highest"), [
+    ("", 1360, 850, 90, 1200), ("/questions", 1360, 850, 230, 4500), ("/questions", 390, 844, 230, 9000),
+])
+def test_pages_show_before_they_say(app: App, visit: Visit, path, width, height, most, highest) -> None:
+    """Words on the first screen, without the bar of pages (20), and pixels of the whole page."""
+    page = visit(f"{app.url}{path}", width=width)
+    page.set_viewport_size({"width": width, "height": height})
+    last = "Open in your browser" if path == "" else questions.of_preset("paper-cslr-anchors").asked
+    expect(page.get_by_text(last).first).to_be_attached()
+    assert page.evaluate(_SHOWN) <= most
+    assert page.evaluate("document.querySelector('[data-testid=stMain]').scrollHeight") <= highest
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
 def test_a_card_opens_its_answer_in_this_tab_and_is_a_link_for_another(app: App, visit: Visit) -> None:
     page = visit(f"{app.url}/questions")
     asked = questions.of_preset("digits-cosine").asked
