@@ -249,9 +249,6 @@ class Start(NamedTuple):
     matcher: str = "centred"
 
 
-ANCHORS_WORDS: Mapping[str, str] = paths.asset_table("anchors/words.toml")
-
-
 def anchors_document(length: int, m: int, noise: float, matcher: str) -> dict[str, object]:
     """The data of the element: lists of vectors with `length` numbers and their groups, where to start, and its words.
 
@@ -260,7 +257,7 @@ def anchors_document(length: int, m: int, noise: float, matcher: str) -> dict[st
     from dpcl_core.explorers import matching
 
     start = {"m": m, "noise": noise, "matcher": MATCHERS[matcher]}
-    return {"lists": matching.read_vectors(length), "start": start, "words": ANCHORS_WORDS}
+    return {"lists": matching.read_vectors(length), "start": start, "words": paths.asset_table("anchors/words.toml")}
 
 
 # A classroom in the browser: what the elements in `assets/room/` and `assets/ballot/` need to ask for the room.

@@ -101,7 +101,12 @@ def signatures(cell: Cell, task: int, round: int, matched: Matched, maps: Projec
     points = maps.signatures(lists.means, lists.covariances)[exists]
     regrets: list[float | None] = [None] * int(exists.sum())
     if matched.is_one_to_one and len(matched.prototype_features) >= 2:
-        regrets = [round_to(value) for value in _regrets(matched)[exists]]
+        # The extra cost of a list when an entry is barred from its group, relative to the list's current cost.
+        groups = matched.prototype_features
+        costs = np.stack([matchers.squared_distances(features, groups) for features in matched.features])
+        current = np.take_along_axis(costs, np.maximum(matched.ids, 0)[:, :, None], axis=2)[..., 0].sum(axis=1)
+        extra = np.stack([matchers.regrets(features, groups) for features in matched.features])
+        regrets = [round_to(value) for value in (extra / np.maximum(current, 1e-12)[:, None])[exists]]
     clients = np.broadcast_to(matched.clients[:, None], exists.shape)
     # The prototypes on both maps, with the spread of their noise; their covariance is the average entry's.
     average = matched.lists.covariances.mean(axis=(0, 1))
@@ -143,16 +148,6 @@ def signatures(cell: Cell, task: int, round: int, matched: Matched, maps: Projec
 def round_to(value: float, digits: int = 4) -> float:
     """A number to this many significant digits: events are stored and sent often, and a figure shows no more."""
     return float(f"{value:.{digits}g}")
-
-
-def _regrets(matched: Matched) -> NDArray[np.float64]:
-    """Extra cost [n, L] of a list when an entry is barred from its group, relative to the list's current cost."""
-    groups = matched.prototype_features
-    costs = np.stack([matchers.squared_distances(features, groups) for features in matched.features])
-    current = np.take_along_axis(costs, np.maximum(matched.ids, 0)[:, :, None], axis=2)[..., 0].sum(axis=1)
-    extra = np.stack([matchers.regrets(features, groups) for features in matched.features])
-    relative: NDArray[np.float64] = extra / np.maximum(current, 1e-12)[:, None]
-    return relative
 
 
 Spread = tuple[tuple[float, float, float], ...]

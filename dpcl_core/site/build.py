@@ -174,11 +174,19 @@ _BADGE_HELP = "Results of the run in this page. The slider has the trained budge
 def live_page() -> Page:
     """The page. Its choices come from `live/manifest.json`, and its figure is the ε slider of the app."""
     first = element.drag_document(calculator.digits(*FIRST), START, ("accuracy", "matrix"))
+    # What the scripts start from: words of the slider, half widths of intervals by number of seeds, budgets, exercises.
+    data = {
+        "words": calculator.words("test examples", "trained here", _BADGE_HELP, odds=""),
+        "odds": {"later": _LATER, "below": _BELOW, "bound": statement.ODDS, "none": statement.NO_ODDS},
+        "intervals": [interval_factor(n) for n in range(MOST_SEEDS + 1)],
+        "budgets": [*calculator.BUDGETS, "inf"],
+        "exercises": paths.asset_table("live/exercises.toml"),
+    }
     marks = {
         "FIRST": DRAG.inline(first, name="first"),
         "REPLAYED": escape(_REPLAYED),
         "LEAVES": escape(_LEAVES),
-        "DATA": element.in_html(json.dumps(_data(), allow_nan=False)),
+        "DATA": element.in_html(json.dumps(data, allow_nan=False)),
         "DOOR": element.in_html(_read("door.js")),
     }
     body = _read("page.html")
@@ -213,17 +221,6 @@ def scripts() -> Mapping[str, str]:
     modules = [*(folder / "live").glob("*.mjs"), folder / "shared" / "dom.mjs"]
     found = {f"live/{path.stem}.js": path.read_text(encoding="utf-8") for path in sorted(modules)}
     return {**found, CACHE: _read(CACHE)}  # what keeps pages must lie in their folder
-
-
-def _data() -> dict[str, object]:
-    """What the scripts start from: words of the slider, half widths of intervals by number of seeds, budgets, exercises."""
-    return {
-        "words": calculator.words("test examples", "trained here", _BADGE_HELP, odds=""),
-        "odds": {"later": _LATER, "below": _BELOW, "bound": statement.ODDS, "none": statement.NO_ODDS},
-        "intervals": [interval_factor(n) for n in range(MOST_SEEDS + 1)],
-        "budgets": [*calculator.BUDGETS, "inf"],
-        "exercises": paths.asset_table("live/exercises.toml"),
-    }
 
 
 def _read(name: str) -> str:

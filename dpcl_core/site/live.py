@@ -25,7 +25,6 @@ from functools import cache
 from hashlib import sha256
 from importlib.metadata import distribution
 from importlib.util import find_spec
-from itertools import product
 from pathlib import Path
 from typing import Any, Final
 
@@ -42,7 +41,7 @@ from dpcl_core.data.dataset import Images
 from dpcl_core.data.rows import digits_file
 from dpcl_core.errors import BadInput, DataMissing
 from dpcl_core.events import JsonValue, plain
-from dpcl_core.fields import Form, of_fields
+from dpcl_core.fields import of_fields
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.method import MethodCard
 from dpcl_core.scenarios import catalog as scenarios
@@ -138,15 +137,13 @@ def engine() -> bytes:
     found[f"dpcl_core/assets/{load.name_of(_DIGIT)}"] = written.getvalue()
     for module, package in _PYTHON.items():
         found |= _module(module) | _licences(package)
-    events = {f"{_EVENTS}/__init__.py": b"", **_module(f"{_EVENTS}.dp_event", _EVENTS)}
+    source = Path(str(find_spec(_EVENTS).origin)).with_name("dp_event.py")  # type: ignore[union-attr]
+    events = {f"{_EVENTS}/__init__.py": b"", f"{_EVENTS}/{source.name}": source.read_bytes()}
     return _archive({**found, **events, **_licences("dp-accounting")})
 
 
-def _module(name: str, package: str = "") -> dict[str, bytes]:
+def _module(name: str) -> dict[str, bytes]:
     """The files of a module or package of this environment, by their path in an archive."""
-    if package:
-        source = Path(str(find_spec(package).origin)).with_name(f"{name.rpartition('.')[2]}.py")  # type: ignore[union-attr]
-        return {f"{package}/{source.name}": source.read_bytes()}
     spec = find_spec(name)
     assert spec is not None
     if not spec.submodule_search_locations:
@@ -177,7 +174,7 @@ def choices() -> dict[str, JsonValue]:
     seconds = json.loads((paths.assets_dir() / SECONDS).read_bytes())
     found: dict[str, Any] = {
         "datasets": [*(_dataset(datasets.card(name)) for name in DATASETS), _own()],
-        "networks": [_network(name) for name in NETWORKS],
+        "networks": [{"name": n, **_words(backbones.CARDS[n]), "reads": backbones.CARDS[n].reads} for n in NETWORKS],
         "methods": [
             {
                 "name": card.name, **_words(card), "guarantee": card.guarantee, "scenarios": card.scenarios,
@@ -214,10 +211,6 @@ def lighter(card: MethodCard) -> dict[str, object]:
     return {name: one for name, one in {**_LIGHTER, **in_rounds, **_OF_METHOD.get(card.name, {})}.items() if name in known}
 
 
-def _network(name: str) -> dict[str, object]:
-    return {"name": name, **_words(backbones.CARDS[name]), "reads": backbones.CARDS[name].reads}
-
-
 def _methods() -> list[MethodCard]:
     absent = tuple(f"dpcl_core.{one.replace('/', '.')}" for one in _LEFT_OUT)
     return [card for card in methods.CARDS.values() if not card.packages and not card.module.startswith(absent)]
@@ -229,28 +222,26 @@ def _words(card: Any) -> dict[str, str]:
 
 def _fields(model: type[Settings], table: str) -> list[dict[str, object]]:
     """The fields of settings as a form has them; not those that are tables, or that another choice gives."""
+    kinds, found = {"row": "list", "dictionary": "text"}, list[dict[str, object]]()
     forms, taken = of_fields(model), {"kind", "method", "dataset", "backbone", "labels"}
-    return [
-        _field(f"{table}.{name}" if table else name, forms[name], one)
-        for name, one in fields_of(model).items()
-        if name not in taken and forms[name].kind not in ("table", "any")
-    ]
-
-
-def _field(key: str, form: Form, one: Any) -> dict[str, object]:
-    kinds = {"row": "list", "dictionary": "text"}
-    about: dict[str, object] = {
-        "key": key, "title": one.metadata.get("title") or key.rpartition(".")[2].replace("_", " ").capitalize(),
-        "description": one.metadata.get("description", ""), "type": kinds.get(form.kind, form.kind),
-        "default": None if one.default is MISSING else one.default, "optional": form.optional, **form.bounds,
-    }  # fmt: skip
-    if form.choices:
-        about["choices"] = form.choices
-    if form.kind == "list":
-        least, most = form.length
-        about |= {"min_length": least, "of": {"type": form.of[0].kind, **form.of[0].bounds}}
-        about |= {"max_length": most} if math.isfinite(most) else {}
-    return about
+    for name, one in fields_of(model).items():
+        form = forms[name]
+        if name in taken or form.kind in ("table", "any"):
+            continue
+        about: dict[str, object] = {
+            "key": f"{table}.{name}" if table else name,
+            "title": one.metadata.get("title") or name.replace("_", " ").capitalize(),
+            "description": one.metadata.get("description", ""), "type": kinds.get(form.kind, form.kind),
+            "default": None if one.default is MISSING else one.default, "optional": form.optional, **form.bounds,
+        }  # fmt: skip
+        if form.choices:
+            about["choices"] = form.choices
+        if form.kind == "list":
+            least, most = form.length
+            about |= {"min_length": least, "of": {"type": form.of[0].kind, **form.of[0].bounds}}
+            about |= {"max_length": most} if math.isfinite(most) else {}
+        found.append(about)
+    return found
 
 
 def _dataset(card: DatasetCard) -> dict[str, object]:
@@ -297,14 +288,12 @@ def _starts() -> Iterator[dict[str, object]]:
             if runs_here(spec) and spec.n_cells <= _MOST_MODELS:
                 about = presets.about(name)
                 yield {"name": name, "title": about.title, "question": about.question, "settings": spec.jsonable()}
-    for dataset, method in product(DATASETS[1:], ("cosine",)):
-        raw = {"method": method, "data": {"dataset": dataset}, "scenario": {"kind": "class-incremental", "tasks": 2}}
-        if "news" not in dataset:
-            raw["scenario"] = {"kind": "class-incremental", "tasks": 5}
-        card = datasets.card(dataset)
-        spec = checks.parse({**raw, "seeds": [0, 1, 2]})
-        question = f"What does ε cost on {card.title.lower()}?"
-        yield {"name": dataset, "title": card.title, "question": question, "settings": spec.jsonable()}
+    for dataset in DATASETS[1:]:
+        title = datasets.card(dataset).title
+        stream = {"kind": "class-incremental", "tasks": 2 if "news" in dataset else 5}
+        spec = checks.parse({"method": "cosine", "data": {"dataset": dataset}, "scenario": stream, "seeds": [0, 1, 2]})
+        question = f"What does ε cost on {title.lower()}?"
+        yield {"name": dataset, "title": title, "question": question, "settings": spec.jsonable()}
 
 
 def runs_here(spec: RunSpec) -> bool:
@@ -339,7 +328,11 @@ def core_files() -> list[str]:
 
 def python_folder() -> Path | None:
     """The folder with all files, in the environment or in the user's cache; None where it is in neither, or not whole."""
-    return next((place for place in paths.shared_dirs(PYODIDE) if _is_whole(place)), None)
+    for place in paths.shared_dirs(PYODIDE):
+        has_core = all((place / name).is_file() for name in core_files())
+        if has_core and all((place / name).is_file() for name in _wanted(place)):
+            return place
+    return None
 
 
 def package_files(place: Path) -> dict[str, list[str]]:
@@ -365,12 +358,6 @@ def _wanted(place: Path) -> dict[str, str]:
     known = json.loads((place / LOCK).read_text(encoding="utf-8"))["packages"].values()
     names = {name for of_group in package_files(place).values() for name in of_group}
     return {one["file_name"]: one["sha256"] for one in known if one["file_name"] in names}
-
-
-def _is_whole(place: Path) -> bool:
-    if any(not (place / name).is_file() for name in core_files()):
-        return False
-    return all((place / name).is_file() for name in _wanted(place))
 
 
 def _brought(place: Path, wanted: Mapping[str, str], registry: str) -> Iterator[Step]:
