@@ -19,7 +19,6 @@ from pages.parts.text import WORDS, is_dark
 VIEWS: Final = {"steps": "Lessons", "edges": "Sharp edges"}
 PREDICTION: Final = "prediction"  # name under which a link hides the predictions
 _FOR_TEACHERS: Final = "for-teachers"
-_UNNAMED = "label"  # what a link means that names no lesson: it was the first one when such links were made
 
 
 @dataclass(frozen=True)
@@ -38,7 +37,8 @@ def _fields() -> list[object]:
     names = {control.name for name in text.NAMES for control in text.load(name).controls}
     instead = text.NAMES[0], f"lessons are 1 to {len(text.NAMES)}, and this is the first"
     fields: list[object] = [
-        link.Field("lesson", "l", "lesson", _Lesson(), _UNNAMED, "lesson", False, instead),
+        # A link that names no lesson means "label": it was the first one when such links were made.
+        link.Field("lesson", "l", "lesson", _Lesson(), "label", "lesson", False, instead),
         link.Field("step", "s", "step", link.Maybe(link.Whole(1, text.MAX_STEPS)), None, word="step"),
         link.Field("first", "first", "first step of a class", link.Maybe(link.Whole(1, text.MAX_STEPS)), None),
         link.Field("alone", "alone", "this lesson alone", link.Flag(), False),

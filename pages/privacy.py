@@ -66,8 +66,16 @@ def page() -> None:
         above = st.container()
         claim_calculator.odds()
         claim_calculator.check_card()
-        with above:  # drawn last, because for random batches the accountant has to load
-            values |= _calculator(view)
+        with above, layout.card("calculator"):  # drawn last, because for random batches the accountant has to load
+            asked = _asked(view, "noise")
+            if asked.mechanism == "sampled":
+                try:
+                    _by_losses(asked)
+                except BadInput as refused:
+                    st.error(plain(labelled(refused, calculators.LABELS)))
+                except ValueError as unaccountable:  # one sentence, too
+                    st.error(plain(str(unaccountable)))
+    values |= {f"in_{name}": getattr(asked, name) for name in _GIVEN} | {name: getattr(asked, name) for name in _CHOSEN}
     view.commit(values, CODEC)
     actions(place, is_shared=True, help_text=WORDS["privacy"]["help"], view=view)
 
@@ -124,8 +132,7 @@ def _statement(view: state.View, result: Result) -> tuple[dict[str, object], Gua
         _entries(result, chosen)
         _own_cost(result, chosen)
         if (question := claim_calculator.accountants_of_run(result.spec, chosen)) is not None:
-            with layout.card("accountants"):
-                st.markdown("**One training, three accountants**")
+            with layout.card("accountants", "**One training, three accountants**"):
                 claim_calculator.draw_results(question)
         if result.run_id is not None:
             audit_panel(state.store().get(result.run_id), always=True)
@@ -161,8 +168,7 @@ def _own_cost(result: Result, chosen: float) -> None:
     ledger = next((one.ledger for one in of_kind(result.events, CellFinished) if one.cell.epsilon == chosen), None)
     if ledger is None or result.started is None or math.isinf(chosen) or own_cost.refusal(result.spec, ledger) is not None:
         return
-    with layout.card("own-cost"):
-        st.markdown(f"**What did it cost me?** at ε = {chosen:g}")
+    with layout.card("own-cost", f"**What did it cost me?** at ε = {chosen:g}"):
         if result.spec.method == own_cost.BY_CLIENT:
             st.markdown(WORDS["own_cost"]["by_client"])
             st.code(f"dpcl runs {result.run_id} --person 1", language=None)
@@ -193,20 +199,6 @@ def _spent(result: Result, chosen: float) -> pd.DataFrame:
         rows = [("in one task (the first)", t, steps[0], steps[0] if t == 0 else 0.0) for t in range(len(steps))]
         rows += [("in every task so far", t, totals[t], steps[t]) for t in range(len(steps))]
     return pd.DataFrame(rows, columns=["people", "after_task", "epsilon", "step"])
-
-
-def _calculator(view: state.View) -> dict[str, object]:
-    with layout.card("calculator"):
-        asked = _asked(view, "noise")
-        if asked.mechanism == "sampled":
-            try:
-                _by_losses(asked)
-            except BadInput as refused:
-                st.error(plain(labelled(refused, calculators.LABELS)))
-            except ValueError as unaccountable:  # one sentence, too
-                st.error(plain(str(unaccountable)))
-    given = {f"in_{name}": getattr(asked, name) for name in _GIVEN}
-    return given | {name: getattr(asked, name) for name in _CHOSEN}
 
 
 def _asked(view: state.View, panel: calculators.Panel) -> calculators.Question:

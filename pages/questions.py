@@ -121,8 +121,7 @@ def _answer(view: state.View, name: str) -> None:
         listed = "; ".join(titles[label] for label in in_order)  # names have commas of their own
         data = ", ".join(dict.fromkeys(datasets.card(spec.data.dataset).title for spec in runs.values()))
         models = f"{counted(sum(spec.n_cells for spec in runs.values()), 'model')} on {data}."
-        with layout.card("answer"):
-            st.markdown("**The answer**: nothing has been measured yet.")
+        with layout.card("answer", "**The answer**: nothing has been measured yet."):
             st.markdown(f"**To measure it**: {plain(what + listed)}. In all {plain(models)}")
             st.caption("The picture grows as they finish. You may close this page.")
     if not is_going:
@@ -176,19 +175,14 @@ def _verdict(question: questions.Question, name: str, *, can_start: bool) -> Non
             st.caption("  \n".join(map(plain, lines)))
         if one.excluded is not None:
             st.markdown(f"Not decided: less than {claims.bound_text(one.excluded)} {unit} either way.")
-        more = _more_seeds(one, name)
+        # The runs that add seeds to both sides, where the form `name` does not decide.
+        test = next(test for test in one.tests if one.question.forms[test.size].name == name)
+        is_open = one.asked.metric != "audited" and not test.is_toy and test.judged.state == "cannot tell"
+        more = questions.lacking_seeds(name, {run for _, run, _ in one.asked.sides[:2]}, test.runs) if is_open else {}
         if more and parts_questions.lacking(name) is None:
             label = f"Two more seeds: {status_line.about(sum(map(forecasts.rough_seconds, more.values())))}"
             press = run_panel.attempt(lambda: parts_questions.add_seeds(name, more))
             st.button(label, key="more-seeds", on_click=press, disabled=not can_start, help=_MORE)
-
-
-def _more_seeds(one: answers.Answer, name: str) -> dict[str, RunSpec]:
-    """The runs that add seeds to both sides of a question in the form `name`; empty where its answer is decided there."""
-    test = next(test for test in one.tests if one.question.forms[test.size].name == name)
-    if one.asked.metric == "audited" or test.is_toy or test.judged.state != "cannot tell":
-        return {}
-    return questions.lacking_seeds(name, {run for _, run, _ in one.asked.sides[:2]}, test.runs)
 
 
 def _instead(view: state.View, name: str, missing: DataMissing) -> None:
@@ -202,23 +196,18 @@ def _instead(view: state.View, name: str, missing: DataMissing) -> None:
             return
 
 
-def _takes(duration: questions.Duration) -> str:
-    """The expected duration in a sentence, and where it was measured."""
-    if duration.seconds is None:
-        return "Duration unknown."
-    where = " on this computer" if duration.is_here else ", measured on another computer"
-    first = " The first time takes longer: features are computed once." if duration.first_time else ""
-    return f"{text.capital(parts_questions.in_short(duration))}{where}.{first}"
-
-
 def _start_card(name: str, newest: Set | None, *, can_start: bool) -> None:
     runs = questions.specs(name)
     with layout.card("status"), st.container(key="status-line", horizontal=True, vertical_alignment="center", gap="small"):
-        text = _takes(questions.durations([name], state.store())[name])
+        duration, said = questions.durations([name], state.store())[name], "Duration unknown."
+        if duration.seconds is not None:
+            where = " on this computer" if duration.is_here else ", measured on another computer"
+            first = " The first time takes longer: features are computed once." if duration.first_time else ""
+            said = f"{text.capital(parts_questions.in_short(duration))}{where}.{first}"
         if newest is not None:
             label = {"finished": "Finished", "cancelled": "Stopped"}.get(newest.status, "Ended with an error")
-            text = f"{label}: {newest.line(questions.titles(name))}. {text}"
-        st.markdown(plain(text), width="stretch")
+            said = f"{label}: {newest.line(questions.titles(name))}. {said}"
+        st.markdown(plain(said), width="stretch")
         verb, again = ("Run", " again") if newest is not None else ("Start", "")
         label = f"{verb} it{again}" if len(runs) == 1 else f"{verb} all {len(runs)} runs{again}"
         st.page_link("pages/train.py", label="Change its settings", query_params={"v": "1", "question": name})

@@ -108,7 +108,18 @@ def _plan(part: str, number: int) -> None:
 
     with layout.card("teacher-one-class"):
         st.header(f"If you have one class only: {in_browser.MINUTES} minutes", anchor=False)
-        lesson_stage.draw_one_class()
+        asked, now = [], 0
+        for block in text.one_class():
+            steps = ", ".join(map(str, block.steps))
+            what = f"{text.load(block.lesson).title}: lesson {text.number(block.lesson)}, steps {steps}"
+            asked.append((f"{now} to {now + block.minutes}", what, block.ask))
+            now += block.minutes
+        layout.draw_table(("minutes", "what", "then ask"), asked, names=3)
+        st.caption("Each step asks first: let everybody choose an answer before you press the button.")
+        with st.container(horizontal=True):
+            for block in text.one_class():  # in presenter size
+                query = {"view": "steps", "v": link.VERSION, "l": block.lesson, "s": str(block.steps[0]), link.LARGE: "1"}
+                layout.arrow("lessons", f"Lesson {text.number(block.lesson)}", query)
     with layout.card("teacher-plan"):
         st.header(f"A plan for {in_browser.MINUTES} minutes", anchor=False)
         titles = {name: f"{text.number(name)}. {text.load(name).title}" for name in text.PARTS[part]}

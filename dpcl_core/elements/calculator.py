@@ -304,7 +304,6 @@ MOST_STEPS: Final = 10**7
 MOST_TASKS: Final = 50
 MOST_CHARACTERS: Final = 20
 RARE: Final = 1e-3  # false alarms at which `statement.EXACT_ODDS` counts hits
-_RARE_QUANTILE: Final = -3.090232306167813  # of the standard normal
 _NOT_NUMBER: Final = "must be a number with a decimal point, as in 1.5"
 # Labels of the inputs in refusals, by the names that refusals have for them.
 LABELS: Final = {"epsilon": "ε", "sigma": "σ", "delta": "δ", "sample_rate": "share drawn a step", "steps": "steps"}
@@ -378,7 +377,7 @@ def document(start: Question | None = None, panels: tuple[Panel, ...] = ("noise"
         "most_tasks": MOST_TASKS,
         "largest_epsilon": LARGEST_EPSILON,
         "smallest_sigma": SMALLEST_SIGMA,
-        "rare_quantile": _RARE_QUANTILE,
+        "rare_quantile": -3.090232306167813,  # of the standard normal
         "words": WORDS,
     }
 

@@ -16,7 +16,6 @@ from dpcl_core.methods.federated import matchers
 from dpcl_core.methods.federated.lists import Lists, Signature
 from dpcl_core.spec import Cell
 
-_N_FITTED = 500  # most public points to which a map's axes are fitted
 _N_DRAWS = 256  # draws of a prototype's noise, for its spread on the signatures' map
 _AT_ONCE = 32  # prototypes whose noise is drawn in one pass: memory grows with their number
 
@@ -37,7 +36,7 @@ class ProjectionMaps:
     @classmethod
     def of(cls, public: NDArray[np.floating], signature: Signature) -> ProjectionMaps:
         """From public embeddings or released prototypes [p, d], at least three; uses at most the first 500."""
-        points = np.asarray(public[:_N_FITTED], dtype=np.float64)
+        points = np.asarray(public[:500], dtype=np.float64)
         same = np.broadcast_to(np.maximum(points.var(axis=0), 1e-6), points.shape)
         return cls(signature, *_principal(points), *_principal(signature.of(points, same)))
 

@@ -15,10 +15,8 @@ from dpcl_core.figures.picture import Picture, bold, counted, minus
 from dpcl_core.lessons.text import Scale
 
 _MAX_NAMES = 20  # classes; more names than this would not be readable beside their rows and are shown on hover only
-_MAX_TASK_NAMES = 6
 _MAX_SIZES = 12  # tasks; more numbers than this would not fit above or below their bars, on a telephone at least
 _BARS, _GAP = 36, 8  # pixels of the strip of task sizes, and between it and the grid
-_VEIL = 0.72  # opacity over what has not been read yet
 _BLUES = ((0.0, "#cfe4f4"), (1.0, "#1f6fb0"))
 _BLUES_DARK = ((0.0, "#1c3f58"), (1.0, "#6db3e8"))
 
@@ -63,7 +61,7 @@ def stream(
         )  # fmt: skip
     if filled < 1:
         rest = {"x0": 0.5 + filled * len(homes), "x1": len(homes) + 0.5, "y0": 0, "y1": 1.2, "line": {"width": 0}}
-        veil = {"fillcolor": theme.translucent(chart.ink.ground, _VEIL), "yref": "paper"}
+        veil = {"fillcolor": theme.translucent(chart.ink.ground, 0.72), "yref": "paper"}
         chart.shapes.append({"type": "rect", "xref": "x", **rest, **veil})
     if len(rows) < len(classes):
         finding += f" {len(classes) - len(rows)} of {len(classes)} classes are in no task."
@@ -75,7 +73,7 @@ def _empty(
 ) -> theme.Chart:
     """The figure before its cells and bars: axes, ground, and thin frames around home classes that are a block of rows."""
     n_rows, n_tasks = is_home.shape
-    has_names, is_named = n_rows <= _MAX_NAMES, len(called) <= _MAX_TASK_NAMES
+    has_names, is_named = n_rows <= _MAX_NAMES, len(called) <= 6
     rows = 15 * n_rows if has_names else 190
     height, below, step = rows if counts is None else rows + _GAP + _BARS, 24 if is_named else 40, -(-n_tasks // _MAX_SIZES)
     # A task's name where there is room, else the number in its name, or its position.

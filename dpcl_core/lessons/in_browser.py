@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from html import escape
 from typing import Final
@@ -165,7 +165,7 @@ def document(
     return {
         "name": name, "epoch": epoch, "lesson": _lesson(name), "start": begin,
         "hidden": list(hidden), "is_quiet": is_quiet, "first": first, "is_alone": is_alone, "delta": label_game.DELTA,
-        "words": words, "game": _GAMES[name](),
+        "words": words, "game": _label() if name == "label" else _noise(),
     }  # fmt: skip
 
 
@@ -228,6 +228,3 @@ def _noise() -> dict[str, object]:
 
 def _encoded(values: NDArray[np.generic], kind: type[np.generic]) -> str:
     return base64.b64encode(np.ascontiguousarray(values, dtype=kind).tobytes()).decode()
-
-
-_GAMES: Mapping[str, Callable[[], dict[str, object]]] = {"label": _label, "noise": _noise}

@@ -67,7 +67,6 @@ _DAY = (1980, 1, 1, 0, 0, 0)  # of every file in an archive: the same files give
 _DIGIT = (8, 8, 1)
 # What a form has at first where clients train: a page multiplies matrices ten times slower than the app does.
 _LIGHTER = {"hidden": 0, "rounds": 5, "local_steps": 5, "restarts": 1, "samples": 200}
-_IN_ROUNDS = {"learning_rate": 0.03}  # five rounds at the printed rate hardly move a head
 _OF_METHOD = {"fedcil-dp": {"hidden": 16, "noise_size": 16, "consolidation_steps": 5}}
 SECONDS: Final = "live/seconds.json"  # of one model by method, written by scripts/record_page.py
 _MOST_MODELS = 30  # of a run that the page offers
@@ -207,7 +206,7 @@ def lighter(card: MethodCard) -> dict[str, object]:
     if "federated" not in card.scenarios:
         return {}
     known = of_fields(card.params)
-    in_rounds = _IN_ROUNDS if "rounds" in known else {}
+    in_rounds = {"learning_rate": 0.03} if "rounds" in known else {}  # five rounds at the printed rate hardly move a head
     return {name: one for name, one in {**_LIGHTER, **in_rounds, **_OF_METHOD.get(card.name, {})}.items() if name in known}
 
 
@@ -313,7 +312,6 @@ def runs_here(spec: RunSpec) -> bool:
 PYODIDE = "pyodide"
 LOCK = "pyodide-lock.json"
 _FETCH = "fetch"
-_SECONDS = 30
 
 
 def about_python() -> Mapping[str, Any]:
@@ -370,7 +368,7 @@ def _brought(place: Path, wanted: Mapping[str, str], registry: str) -> Iterator[
             for number, name in enumerate(missing):
                 yield Step("downloading from the official server", number, len(missing))
                 address = about_python()["official"].format(version=about_python()["version"], file=name)
-                with urllib.request.urlopen(address, timeout=_SECONDS) as answer:
+                with urllib.request.urlopen(address, timeout=30) as answer:
                     content: bytes = answer.read()
                 _keep(content, place / name, wanted[name])
         except (OSError, http.client.HTTPException):  # whoever cannot reach it may reach a registry

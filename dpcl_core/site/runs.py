@@ -34,7 +34,6 @@ POLICY = (
     "form-action 'none'"
 )
 _NOSCRIPT = "Text and figures work without scripts. To move a slider, allow this page's own script; it sends nothing."
-_WIDTHS = {"wide": 760, "narrow": 330}  # pixels: beside other things on a desk, and on a phone of 390
 _NUMBER = re.compile(r"[-+−–∞]?[\d.,]*( (±|to) [-+−]?[\d.,]+)?$")
 
 
@@ -126,7 +125,7 @@ def figure(draw: Callable[[bool], Picture]) -> str:
     """A figure for both themes and two widths, of which a screen shows one. `draw` gets whether it is dark."""
     drawn = []
     for theme, picture in (("light", draw(False)), ("dark", draw(True))):
-        for kind, width in _WIDTHS.items():
+        for kind, width in (("wide", 760), ("narrow", 330)):  # pixels: beside other things on a desk, and on a phone of 390
             inside = svg.draw_svg(picture, width=width, dark=theme == "dark")
             drawn.append(f'<div class="drawn {theme} {kind}">{inside}</div>')
     return f"<figure>{''.join(drawn)}</figure>"

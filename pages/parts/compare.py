@@ -142,7 +142,8 @@ def draw(view: state.View, run_ids: Sequence[str]) -> dict[str, object]:
         st.warning(plain(warning))
     if unequal := comparison.unequal_promises(_standings(results)):
         st.warning(unequal)
-    if (chosen := _budget(view, comparison.shared_budgets(list(specs.values())))) is not None:
+    shared = sorted(set.intersection(*(set(spec.privacy.epsilons) for spec in specs.values())))
+    if (chosen := _budget(view, shared)) is not None:
         guarantees = [(letter, r.guarantees[chosen]) for letter, r in results.items() if chosen in r.guarantees]
         pecl_claim.side_by_side(guarantees)
         _curves(results, chosen)
@@ -294,7 +295,8 @@ def _pair(view: state.View, results: dict[str, Result]) -> dict[str, object]:
     if refusal := comparison.different_tests({letter: result.spec for letter, result in pair.items()}):
         st.warning(f"{plain(refusal)} No difference is drawn.")
         return {"first": first, "second": second}
-    one, other = (_finals(curves.mean_so_far(result.accuracy)) for result in pair.values())
+    means = (curves.mean_so_far(result.accuracy) for result in pair.values())  # of which the last task's are compared
+    one, other = (of[of["after_task"] == of["after_task"].max()][["epsilon", "seed", "value"]] for of in means)
     n_tested = min((n for result in pair.values() if (n := result.references.n_tested) is not None), default=None)
     picture = figure_card.kept_builder(statistics.paired_difference)(
         one, other, names=(first, second), n_tested=n_tested, dark=text.is_dark()
@@ -313,11 +315,6 @@ def _pair(view: state.View, results: dict[str, Result]) -> dict[str, object]:
     for epsilon, verdict in sorted(verdicts.items()) if len(verdicts) > 1 and not anew else ():
         st.markdown(f"- {capital(epsilon_phrase(epsilon))}: {verdict.sentence}")
     return {"first": first, "second": second}
-
-
-def _finals(frame: pd.DataFrame) -> pd.DataFrame:
-    """Final mean accuracy of every model: columns epsilon, seed, value."""
-    return frame[frame["after_task"] == frame["after_task"].max()][["epsilon", "seed", "value"]]
 
 
 def _settings(results: dict[str, Result]) -> None:

@@ -113,11 +113,6 @@ def unequal_promises(standings: Mapping[str, Standing]) -> str | None:
     return " ".join(f"The ε of {of_kind[kind]} {said}" for kind, said in sentences.items() if of_kind[kind])
 
 
-def shared_budgets(specs: Sequence[RunSpec]) -> list[float]:
-    """The budgets shared by all runs, in ascending order."""
-    return sorted(set.intersection(*(set(spec.privacy.epsilons) for spec in specs)))
-
-
 def shared_references(references: Sequence[References]) -> References | None:
     """The levels that all runs share; None if not even chance is the same."""
     first = references[0]

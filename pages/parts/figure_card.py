@@ -195,7 +195,10 @@ def drag(source: Source, start: float, *, key: str, panels: Sequence[str], is_pl
             public = {"arms": _arms()} if source.is_exact and source.labels == "prior-const" else {}
             document = json_bytes(drag_document(source, start, panels), **public)
             reported = mounted(DRAG)(key=key, data=document, on_epsilon_change=lambda: None)
-            return _budget(reported.get("epsilon"), source, start)
+            with suppress(ValueError):  # what this source cannot show counts as the start
+                if (value := float(str(reported.get("epsilon")))) > 0 and source.nearest(value) == value:
+                    return value
+            return start
     start = min(start, max(source.stops))
     nearest = start if start in source.stops else min(source.stops, key=lambda stop: abs(math.log(stop / start)))
     value = st.select_slider(
@@ -212,14 +215,6 @@ def _arms() -> bytes:
     from dpcl_core.explorers import cosine_replay
 
     return _json(cosine_replay.arms_document())
-
-
-def _budget(reported: object, source: Source, start: float) -> float:
-    """The budget that the browser reports; `start` if this source cannot show it."""
-    with suppress(ValueError):
-        if (value := float(str(reported))) > 0 and source.nearest(value) == value:
-            return value
-    return start
 
 
 # Pictures that are kept for all visitors: to tell tables apart takes a fraction of the time of building a figure.

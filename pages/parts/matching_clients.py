@@ -165,8 +165,7 @@ def signal(scene: Scene) -> None:
 
 
 def _not_yet(title: str) -> None:
-    with layout.card("anchor-not-yet"):
-        st.markdown(f"**{title}**")
+    with layout.card("anchor-not-yet", f"**{title}**"):
         st.caption(WORDS["anchor_pictures"]["not_yet"])
 
 
@@ -380,8 +379,7 @@ def _run(
     with controls:
         result = anchor_source.choose_run(view)
         if result is None or result.run_id is None:
-            with answer, layout.card("anchor-map"):
-                st.markdown("**No lists to show yet**")
+            with answer, layout.card("anchor-map", "**No lists to show yet**"):
                 st.info(anchor_source.NO_RUN)
                 layout.arrow("train", "To the Train page")
             return {}
@@ -395,8 +393,7 @@ def _run(
             return values
         run_panel.bar(result, model.epsilon if model is not None else None, is_over=True)
         if model is None or not rounds:
-            with layout.card("anchor-map"):
-                st.markdown("**No lists to show**")
+            with layout.card("anchor-map", "**No lists to show**"):
                 st.info(anchor_source.empty_reason(result))
             return values
         draw = partial(_run_figures, view, result, model, rounds)

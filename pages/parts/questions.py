@@ -355,8 +355,7 @@ def _claims(found: report.PaperSide) -> None:
 def draw_numbers(key: Key, metric: str, _content: report.PaperSide) -> None:
     """Draws the numbers of one metric and the reasons for their differences."""
     lines, notes = report.number_rows(_content.of_metric(metric))
-    with layout.card("reproduction-table"):
-        st.markdown("**The numbers** :small[percent, mean ± standard deviation over seeds]")
+    with layout.card("reproduction-table", "**The numbers** :small[percent, mean ± standard deviation over seeds]"):
         if lines:
             alt = f"{len(lines)} numbers, published and ours, in percent"
             st.dataframe(pd.DataFrame(lines), hide_index=True, key="reproduction-table", alt=alt, height="content")
@@ -398,8 +397,7 @@ def match_rates(runs: Mapping[str, measured.Measured]) -> None:
         ours = {m: (f"{mean:.2f}", f"{least:.2f}", f"{gap:.2g}") for m, mean, least, gap in measures}
         whose = f"Ours: your run {run_id[:4]}, entries of all its clients' lists; separated if signatures differ by "
         whose += f"{scores.gap:g} standard deviations."
-    with layout.card("match-rates"):
-        st.markdown("**How often an anchor separates two entries** :small[Table 8; not a metric of models]")
+    with layout.card("match-rates", "**How often an anchor separates two entries** :small[Table 8; not a metric of models]"):
         layout.draw_table(
             ("m", "p̂ printed", "margin printed", "ours: p̂, mean", "p̂, worst pair", "least gap"),
             ((f"{m}", f"{rate:.2f}", f"{margin:.2f}", *ours.get(m, "–––")) for m, (rate, margin) in TABLE_8.items()),
@@ -422,8 +420,7 @@ def earlier(found: report.PaperSide) -> None:
     numbers = report.earlier_numbers(found)
     if numbers.empty:
         return
-    with layout.card("earlier"):
-        st.markdown("**The workshop version** :small[percent, mean ± standard deviation]")
+    with layout.card("earlier", "**The workshop version** :small[percent, mean ± standard deviation]"):
         alt = f"{len(numbers)} numbers of the workshop version, beside the later ones"
         st.dataframe(numbers, hide_index=True, key="earlier-table", alt=alt, height="content")
         st.caption("The workshop version prints forgetting as a share; here it is in percent.")
@@ -438,8 +435,7 @@ def earlier(found: report.PaperSide) -> None:
 
 def _on_other_data(paper: Paper, experiment: Experiment) -> None:
     """Draws the verdicts on other data, as recorded, and the command that tests the claims on one's own."""
-    with layout.card("other-data"):
-        st.markdown("**Other data, same claims**")
+    with layout.card("other-data", "**Other data, same claims**"):
         for place, (_, form) in enumerate(one for one in other_data.recorded(paper) if one[1].experiment is experiment):
             st.markdown(said := plain(f"{other_data.data_title(form)}: {other_data.sentence(form)}"))
             lines = pd.DataFrame(other_data.lines(form), columns=list(other_data.HEAD))

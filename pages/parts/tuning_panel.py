@@ -206,12 +206,19 @@ def _choices(values: Mapping[str, object], spec: RunSpec, device: str) -> None:
     n_trials = st.number_input(
         "Trials", 1, 500, 20, key="tune-trials", help="Trainings on 70 % of one task's examples, measured on the other 30 %."
     )
-    proxy = _proxy(spec.data.dataset) if on == "public" else None
+    proxy: str | None = None
     if on == "private":
         st.warning(
             f"Tuning on the private data is not accounted: {n_trials} trials and the final run use the same data "
             f"{n_trials + 1} times, but the statement counts one use. It will say so."
         )
+    elif here := _proxies_here(spec.data.dataset):
+        proxy = st.selectbox(
+            "Public dataset", here, format_func=lambda name: datasets.card(name).title,
+            key=f"tune-proxy-{spec.data.dataset}", help="Only datasets without examples of the private one.",
+        )  # fmt: skip
+    else:
+        st.caption("There is no other dataset on this computer: put one into the folder named by DPCL_DATA.")
     budgets, seeds = sorted(spec.privacy.epsilons), spec.seeds
     usual = budgets.index(spec.privacy.usual_epsilon)
     left, right = st.columns(2, gap="small")
@@ -230,16 +237,6 @@ def _choices(values: Mapping[str, object], spec: RunSpec, device: str) -> None:
         study_id = Studies(state.store()).create(tune, device=device)
         state.executor().submit(study_id)
         _show(values, study_id)
-
-
-def _proxy(dataset: str) -> str | None:
-    if not (here := _proxies_here(dataset)):
-        st.caption("There is no other dataset on this computer: put one into the folder named by DPCL_DATA.")
-        return None
-    return st.selectbox(
-        "Public dataset", here, format_func=lambda name: datasets.card(name).title, key=f"tune-proxy-{dataset}",
-        help="Only datasets without examples of the private one.",
-    )  # fmt: skip
 
 
 @st.cache_data(ttl=60, show_spinner=False)
