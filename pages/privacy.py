@@ -129,7 +129,18 @@ def _statement(view: state.View, result: Result) -> tuple[dict[str, object], Gua
     with right:
         if statement.is_nominal(guarantees[chosen]):
             claim_calculator.draw_run_claim(_claim(guarantees[chosen]), guarantees[chosen])
-        _entries(result, chosen)
+        given = result.guarantees[chosen]
+        names = sorted(given.parts, key=lambda name: not name.startswith("task "))
+        rows = [(name, claim_calculator.bound(given.parts[name])) for name in names]
+        if len(names) > 1 and all(map(math.isinf, given.parts.values())):
+            rows = [(f"each of {len(names)} parts, {names[0]} to {names[-1]}", "no bound")]
+        how = plain(given.composition.partition(":")[0])
+        whose = f"**total for any one {guarantee.who(given.unit)}** ({how})"
+        total = (whose, f"**{claim_calculator.bound(given.epsilon)}**")
+        with layout.card("ledger-table"):
+            st.markdown(f"**What the ledger holds** at δ = {given.delta:g}, {plain(given.adjacency.partition(':')[0])}")
+            layout.draw_table(("entry", "ε at most"), [*rows, total])
+            st.caption(f"Requested in the form: {epsilon_label(chosen)}.")
         _own_cost(result, chosen)
         if (question := claim_calculator.accountants_of_run(result.spec, chosen)) is not None:
             with layout.card("accountants", "**One training, three accountants**"):
@@ -142,20 +153,6 @@ def _statement(view: state.View, result: Result) -> tuple[dict[str, object], Gua
 def _middle(budgets: list[float]) -> float:
     finite = [budget for budget in budgets if math.isfinite(budget)]
     return 1.0 if 1.0 in finite else finite[len(finite) // 2] if finite else budgets[0]
-
-
-def _entries(result: Result, chosen: float) -> None:
-    given = result.guarantees[chosen]
-    names = sorted(given.parts, key=lambda name: not name.startswith("task "))
-    rows = [(name, claim_calculator.bound(given.parts[name])) for name in names]
-    if len(names) > 1 and all(map(math.isinf, given.parts.values())):
-        rows = [(f"each of {len(names)} parts, {names[0]} to {names[-1]}", "no bound")]
-    how = plain(given.composition.partition(":")[0])
-    total = (f"**total for any one {guarantee.who(given.unit)}** ({how})", f"**{claim_calculator.bound(given.epsilon)}**")
-    with layout.card("ledger-table"):
-        st.markdown(f"**What the ledger holds** at δ = {given.delta:g}, {plain(given.adjacency.partition(':')[0])}")
-        layout.draw_table(("entry", "ε at most"), [*rows, total])
-        st.caption(f"Requested in the form: {epsilon_label(chosen)}.")
 
 
 def _own_cost(result: Result, chosen: float) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 import streamlit as st
@@ -17,7 +17,6 @@ from dpcl_core.papers.paper import SIZES
 from dpcl_core.results import Result, references
 from dpcl_core.runs import process
 from dpcl_core.runs.shards import Set
-from dpcl_core.spec import RunSpec
 from pages.parts import fields, figure_card, layout, link, run_panel, state, status_line, text, train_form
 from pages.parts import questions as parts_questions
 from pages.parts.text import plain
@@ -130,7 +129,9 @@ def _answer(view: state.View, name: str) -> None:
             _start_card(name, newest, can_start=missing is None)
         if missing is not None:
             _instead(view, name, missing)
-        if (fragment := repeated(questions.specs(name).values())) is not None:
+        from dpcl_core.site import live  # few questions need it
+
+        if (fragment := live.link_here(questions.specs(name).values())) is not None:
             layout.way_here(fragment)
         if newest is not None and (moved := _moved(newest)) is not None:
             label, result = moved
@@ -138,14 +139,6 @@ def _answer(view: state.View, name: str) -> None:
                 st.caption(plain(f"How it went: {titles.get(label, label)}."))
             run_panel.figures(result, result.spec.privacy.usual_epsilon, live=False, has_more=False)
     _details(name, found, newest)
-
-
-def repeated(specs: Iterable[RunSpec]) -> str | None:
-    """The end of the link to the first of these runs that a page can repeat; None if there is none."""
-    from dpcl_core import page as engine  # few questions need them
-    from dpcl_core.site import live
-
-    return next((engine.link(spec) for spec in specs if live.runs_here(spec)), None)
 
 
 def _verdict(question: questions.Question, name: str, *, can_start: bool) -> None:

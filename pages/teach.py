@@ -70,7 +70,15 @@ def _sheet(part: str, number: int, name: str) -> None:
     with st.form(key, border=False):
         for one in asked:
             with layout.card(f"exercise-{number}{one.letter}"):
-                _question(one, number, key, given)
+                st.caption(f"Lesson {text.number(one.lesson)}, {text.load(one.lesson).title}")
+                layout.markdown(f"**{number}{one.letter}.** {one.ask}")
+                answer = st.number_input(
+                    f"Answer {number}{one.letter}, {one.wanted}", value=None, step=10.0**-one.digits,
+                    format=f"%.{one.digits}f", key=f"{key}-{one.letter}", width=340,
+                )  # fmt: skip
+                if one.letter in given and given[one.letter] == answer:
+                    verdict = "✓ Right." if one.is_right(answer) else "No answer yet." if answer is None else "Not yet."
+                    st.markdown(f"**{verdict}** {plain(one.how) if answer is not None else ''}")
         st.form_submit_button("Check", type="primary", key=f"{key}-check", on_click=check)
     if given:
         right = "".join(one.letter for one in asked if one.is_right(given[one.letter]))
@@ -80,18 +88,6 @@ def _sheet(part: str, number: int, name: str) -> None:
             "prove who typed them. Only the server that made it can read it."
         )
         st.code(exercises.sealed(exercises.Handed(name, number, right)), language=None, wrap_lines=True)
-
-
-def _question(one: exercises.Exercise, number: int, key: str, given: dict[str, float | None]) -> None:
-    st.caption(f"Lesson {text.number(one.lesson)}, {text.load(one.lesson).title}")
-    layout.markdown(f"**{number}{one.letter}.** {one.ask}")
-    answer = st.number_input(
-        f"Answer {number}{one.letter}, {one.wanted}", value=None, step=10.0**-one.digits, format=f"%.{one.digits}f",
-        key=f"{key}-{one.letter}", width=340,
-    )  # fmt: skip
-    if one.letter in given and given[one.letter] == answer:
-        verdict = "✓ Right." if one.is_right(answer) else "No answer yet." if answer is None else "Not yet."
-        st.markdown(f"**{verdict}** {plain(one.how) if answer is not None else ''}")
 
 
 def _for_teachers(view: state.View) -> dict[str, object]:

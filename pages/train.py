@@ -38,7 +38,26 @@ def page() -> None:
         controls, answer = st.container(key="choices", gap="small"), st.container(key="answer", gap="small")
     layout.link_to_controls(controls, answer, "To the form and Start")
     with controls:
-        values, spec, device = _controls(view)
+        *row, start = st.columns((1.1, 1.1, 1.1, 0.9, 0.95, 1.15), gap="small", vertical_alignment="bottom")
+        line = st.container(key="form-line", horizontal=True, vertical_alignment="center", gap="small")
+        with line:
+            settings = st.popover("Settings", type="tertiary", key=view.key("settings"))
+            origin = st.container(key="from-question", horizontal=True, vertical_alignment="center", gap="small")
+        notes = st.container(key="form-notes", gap="small")
+        with settings:
+            layout.arrow("questions", "Start from a question")
+        values = train_form.form(view, row, settings, partial(start_box.bring, view))
+        with settings:
+            device = settings_form.device_choice()
+            split = settings_form.split_choice(device)
+        spec, refusal = _checked(values)
+        with origin:
+            start_box.origin(view, values, spec)
+            if spec is not None:
+                start_box.noise_warning(spec)
+        start_box.draw(view, values, spec, refusal, (device, split), start, notes)
+        with settings:
+            tuning_panel.form(view, values, spec, device)
     run = _own_run(linked, spec or train_form.parsed(values))
     study_id = cast("str | None", view["study"])
     with answer:
@@ -89,31 +108,6 @@ def _own_run(linked: Run | None, spec: RunSpec | None) -> Run | None:
     under_way = next((run for run in store.unfinished() if run.readable_spec == spec), None)
     finished = Sets(store).finished([spec.digest()]).values()
     return under_way or next(map(store.get, finished), None)
-
-
-def _controls(view: state.View) -> tuple[train_form.Values, RunSpec | None, str]:
-    """Draws the form; returns its values, their spec (None: invalid, and the form says what to change) and the device."""
-    *row, start = st.columns((1.1, 1.1, 1.1, 0.9, 0.95, 1.15), gap="small", vertical_alignment="bottom")
-    line = st.container(key="form-line", horizontal=True, vertical_alignment="center", gap="small")
-    with line:
-        settings = st.popover("Settings", type="tertiary", key=view.key("settings"))
-        origin = st.container(key="from-question", horizontal=True, vertical_alignment="center", gap="small")
-    notes = st.container(key="form-notes", gap="small")
-    with settings:
-        layout.arrow("questions", "Start from a question")
-    values = train_form.form(view, row, settings, partial(start_box.bring, view))
-    with settings:
-        device = settings_form.device_choice()
-        split = settings_form.split_choice(device)
-    spec, refusal = _checked(values)
-    with origin:
-        start_box.origin(view, values, spec)
-        if spec is not None:
-            start_box.noise_warning(spec)
-    start_box.draw(view, values, spec, refusal, (device, split), start, notes)
-    with settings:
-        tuning_panel.form(view, values, spec, device)
-    return values, spec, device
 
 
 def _checked(values: train_form.Values) -> tuple[RunSpec | None, str | None]:

@@ -132,8 +132,7 @@ def accuracies(data: Pictures, scale: float, *, noise: Noise | None = None) -> A
     noisy test pictures. With shared noise, training and test pictures have the same; the filters are public.
     """
     noise = noise if noise is not None else ReleaseNoise()
-    width, n_filters = (3, 16) if data.side < 16 else (5, 8)  # sixteen of 3x3 for small pictures, eight of 5x5 for others
-    filters = np.random.default_rng(0).standard_normal((width * width, n_filters)) / width
+    filters = _filters(data.side)
     one, two = (_hidden(part, filters) for part in (data.train, data.test))
     # The filters are linear: noise on the pixels moves hidden units by the noise's own response.
     pixels, units = scale * noise.laplace((1, data.n_pixels)), 2 * scale * noise.laplace((1, one.shape[1]))
@@ -185,6 +184,12 @@ def claimed_epsilon(data: Pictures, scale: float) -> float:
     sizes = claim.sizes(Form((data.side, data.side, 1), -1.0, 1.0), len(data.classes))
     delta_r = sizes.delta_r("literal")
     return claim.Plan(sizes, "literal", _BATCH, delta_r / (scale * _BATCH), 1.0).terms(1.0)["ε1/γ_x"]
+
+
+def _filters(side: int) -> NDArray[np.float64]:
+    """Random filters [width * width, filters]: sixteen of 3x3 for small pictures, eight of 5x5 from 16 pixels a side."""
+    width, n_filters = (3, 16) if side < 16 else (5, 8)
+    return np.random.default_rng(0).standard_normal((width * width, n_filters)) / width
 
 
 def _hidden(inputs: NDArray[np.float64], filters: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from html import escape
 from pathlib import Path
 from typing import Final
 
-from dpcl_core import page as page_engine
 from dpcl_core import paths
 from dpcl_core.elements import calculator, element
 from dpcl_core.elements.element import ANCHORS, CALCULATOR, DRAG, HERO, LESSON, TOKENS, Door, Element, in_html
@@ -17,7 +16,6 @@ from dpcl_core.errors import BadInput
 from dpcl_core.explorers.tokens import Dials
 from dpcl_core.figures.statistics import interval_factor
 from dpcl_core.lessons import in_browser, text
-from dpcl_core.papers.answers import Tested
 from dpcl_core.privacy import statement
 from dpcl_core.site import live as live_files
 from dpcl_core.site import runs
@@ -197,7 +195,10 @@ def live_page() -> Page:
 
 def with_doors(pages: Iterable[Page]) -> Iterator[Page]:
     """The pages; Start and every answer whose run this page can repeat lead to it."""
-    links = {runs.file_of(question): link for question, forms in runs.recorded() if (link := _repeated(forms))}
+    links = {}
+    for question, forms in runs.recorded():
+        if link := live_files.link_here(spec for form in reversed(forms) for spec in form.specs.values()):  # smallest first
+            links[runs.file_of(question)] = link
     for one in pages:
         mark, is_start = '<p class="row">', one.file == runs.HOME
         if is_start or one.file in links:
@@ -207,12 +208,6 @@ def with_doors(pages: Iterable[Page]) -> Iterator[Page]:
             yield replace(one, body=one.body.replace(mark, mark + door, 1))
         else:
             yield one
-
-
-def _repeated(forms: Sequence[Tested]) -> str:
-    """The end of the link to the first run of these forms that a page can repeat, the smallest first; empty without one."""
-    specs = (spec for form in reversed(forms) for spec in form.specs.values())
-    return next((page_engine.link(spec) for spec in specs if live_files.runs_here(spec)), "")
 
 
 def scripts() -> Mapping[str, str]:

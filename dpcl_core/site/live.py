@@ -18,7 +18,7 @@ import tempfile
 import urllib.error
 import urllib.request
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import MISSING
 from functools import cache
@@ -293,6 +293,11 @@ def _starts() -> Iterator[dict[str, object]]:
         spec = checks.parse({"method": "cosine", "data": {"dataset": dataset}, "scenario": stream, "seeds": [0, 1, 2]})
         question = f"What does ε cost on {title.lower()}?"
         yield {"name": dataset, "title": title, "question": question, "settings": spec.jsonable()}
+
+
+def link_here(specs: Iterable[RunSpec]) -> str | None:
+    """The end of the link to the first of these runs that a page can repeat; None if there is none."""
+    return next((page.link(spec) for spec in specs if runs_here(spec)), None)
 
 
 def runs_here(spec: RunSpec) -> bool:

@@ -146,7 +146,21 @@ def draw(view: state.View, run_ids: Sequence[str]) -> dict[str, object]:
     if (chosen := _budget(view, shared)) is not None:
         guarantees = [(letter, r.guarantees[chosen]) for letter, r in results.items() if chosen in r.guarantees]
         pecl_claim.side_by_side(guarantees)
-        _curves(results, chosen)
+        frames = {letter: result.accuracy[result.accuracy["epsilon"] == chosen] for letter, result in results.items()}
+        runs = _runs(results, frames)
+        words = {"claimed": ", or ε only claimed", "replay": ", or ε of the replay alone"}
+        kinds = dict.fromkeys(_standings(results).values()) if math.isfinite(chosen) else ()
+        dashed = "".join(words.get(kind, "") for kind in kinds)
+        picture = figure_card.kept_builder(curves.compared_over_tasks)(
+            runs if math.isfinite(chosen) else [run._replace(standing="bound") for run in runs], score=_score(results),
+            n_tasks=max(result.n_tasks for result in results.values()), dark=text.is_dark(),
+            references=comparison.shared_references([result.references for result in results.values()]),
+        )  # fmt: skip
+        figure_card.show(
+            picture, _provenance(results), key="compared", title=f"{capital(_score(results))} on the tasks seen so far",
+            note=f"ε = {epsilon_text(chosen)}{_intervals(results, 'band')}; dashes: label list{dashed}",
+            table=_table(frames, results), linked=True,
+        )  # fmt: skip
     else:
         st.info("These runs share no ε, so their curves cannot be compared. Their trade-offs below can.")
     values: dict[str, object] = {"focus": chosen}
@@ -220,24 +234,6 @@ def _provenance(results: dict[str, Result]) -> Provenance:
         standings=tuple(_standings(results).values()),
         spent=" | ".join(f"{letter}: {spent}" for letter, result in results.items() if (spent := result.provenance.spent)),
     )
-
-
-def _curves(results: dict[str, Result], chosen: float) -> None:
-    frames = {letter: result.accuracy[result.accuracy["epsilon"] == chosen] for letter, result in results.items()}
-    runs = _runs(results, frames)
-    words = {"claimed": ", or ε only claimed", "replay": ", or ε of the replay alone"}
-    kinds = dict.fromkeys(_standings(results).values()) if math.isfinite(chosen) else ()
-    dashed = "".join(words.get(kind, "") for kind in kinds)
-    picture = figure_card.kept_builder(curves.compared_over_tasks)(
-        runs if math.isfinite(chosen) else [run._replace(standing="bound") for run in runs], score=_score(results),
-        n_tasks=max(result.n_tasks for result in results.values()), dark=text.is_dark(),
-        references=comparison.shared_references([result.references for result in results.values()]),
-    )  # fmt: skip
-    figure_card.show(
-        picture, _provenance(results), key="compared", title=f"{capital(_score(results))} on the tasks seen so far",
-        note=f"ε = {epsilon_text(chosen)}{_intervals(results, 'band')}; dashes: label list{dashed}",
-        table=_table(frames, results), linked=True,
-    )  # fmt: skip
 
 
 def _intervals(results: dict[str, Result], drawn_as: str) -> str:

@@ -156,27 +156,22 @@ def footer(
         st.markdown(said)
     if not live and (files := layout.popover("Save", f"save-{key}", type="tertiary", help=_SAVE)) is not None:
         with files:
-            _files(picture, provenance, key, table, linked)
+            from dpcl_core.figures import html, svg
 
-
-def _files(picture: Picture, provenance: Provenance | None, key: str, table: pd.DataFrame | None, linked: bool) -> None:
-    """Draws what can be saved, only when it is asked for: a page with many figures would send six pieces for each."""
-    from dpcl_core.figures import html, svg
-
-    file = partial(layout.download, type="tertiary")
-    dark = text.is_dark()  # asked now: a download is built outside of the page's run
-    source = provenance.line() if provenance is not None else ""
-    with st.container(key=f"files-{key}", horizontal=True, gap="small"):
-        if table is not None:
-            file("Numbers (CSV)", partial(table.to_csv, index=False), f"{key}.csv", "A table")
-        file("Page (HTML)", partial(html.page, picture, provenance), f"{key}.html", "Opens without the app")
-        drawn = partial(svg.draw_svg, picture, dark=dark, source=source)
-        file("Drawing (SVG)", drawn, f"{key}.svg", "Stays sharp at every size")
-        painted = partial(svg.draw_png, picture, dark=dark, source=source)
-        file("Picture (PNG)", painted, f"{key}.png", "For documents and slides")
-    if linked:
-        st.markdown("This link opens exactly this view:")
-        link.draw()
+            file = partial(layout.download, type="tertiary")
+            dark = text.is_dark()  # asked now: a download is built outside of the page's run
+            source = provenance.line() if provenance is not None else ""
+            with st.container(key=f"files-{key}", horizontal=True, gap="small"):
+                if table is not None:
+                    file("Numbers (CSV)", partial(table.to_csv, index=False), f"{key}.csv", "A table")
+                file("Page (HTML)", partial(html.page, picture, provenance), f"{key}.html", "Opens without the app")
+                drawn = partial(svg.draw_svg, picture, dark=dark, source=source)
+                file("Drawing (SVG)", drawn, f"{key}.svg", "Stays sharp at every size")
+                painted = partial(svg.draw_png, picture, dark=dark, source=source)
+                file("Picture (PNG)", painted, f"{key}.png", "For documents and slides")
+            if linked:
+                st.markdown("This link opens exactly this view:")
+                link.draw()
 
 
 # The ε-drag: a browser element that redraws while ε is dragged and sends its value to the server when released.

@@ -180,7 +180,23 @@ def _body(view: state.View, given: Guarantee | None) -> dict[str, object]:
         plan, inputs = _theorem(controls, of_a_run=given is not None)
     with right:
         if plan is not None:
-            _audits(_setting(plan, given, inputs), given)
+            setting = _setting(plan, given, inputs)
+            whose = "the run above" if given is not None else "the numbers on the left"
+            with layout.card("audits", "**Attack it**"):
+                st.caption(
+                    f"Real attacks on public digits with the noise scales of {whose}: which of two datasets was used? The "
+                    "decision rule is fixed beforehand; no attacker knows the noise. Claimed: "
+                    f"ε = {shown_number(setting.epsilon)}; accounted: no bound. Each takes seconds."
+                )
+                attacks(
+                    l2dp_games.ATTACKS, lambda name: l2dp_games.audited(setting, name, TRIALS, DELTA), setting, key="audit",
+                    than=lambda result: "is claimed",
+                )  # fmt: skip
+                most, of_last = (rounded_down(bound_of_counts(n, n, 0, n, DELTA)) for n in (TRIALS, 100))
+                st.caption(
+                    f"Without any error, this many rounds prove at most {most:.2f} ({of_last:.2f} for the last attack): "
+                    "the number of rounds is the limit, not the attack."
+                )
             _scales(claim.sizes(NETWORKS[inputs.network][1], 10), inputs)
     return controls.values | draw_lifelong_claim(view, plan.input_scale if plan is not None else None)
 
@@ -261,25 +277,6 @@ def _setting(plan: claim.Plan, given: Guarantee | None, inputs: Inputs) -> l2dp_
     of_output = terms.get("ε2", 0.5 * total) / total
     scale2 = numbers.get("Δ_L", plan.sizes.delta_l) / terms.get("ε2", plan.epsilon2)
     return l2dp_games.Setting(total, 1 - of_output, numbers.get("noise scale on an input value", plan.input_scale), scale2)
-
-
-def _audits(setting: l2dp_games.Setting, given: Guarantee | None) -> None:
-    whose = "the run above" if given is not None else "the numbers on the left"
-    with layout.card("audits", "**Attack it**"):
-        st.caption(
-            f"Real attacks on public digits with the noise scales of {whose}: which of two datasets was used? The decision "
-            "rule is fixed beforehand; no attacker knows the noise. Claimed: "
-            f"ε = {shown_number(setting.epsilon)}; accounted: no bound. Each takes seconds."
-        )
-        attacks(
-            l2dp_games.ATTACKS, lambda name: l2dp_games.audited(setting, name, TRIALS, DELTA), setting, key="audit",
-            than=lambda result: "is claimed",
-        )  # fmt: skip
-        most, of_last = (rounded_down(bound_of_counts(n, n, 0, n, DELTA)) for n in (TRIALS, 100))
-        st.caption(
-            f"Without any error, this many rounds prove at most {most:.2f} ({of_last:.2f} for the last attack): "
-            "the number of rounds is the limit, not the attack."
-        )
 
 
 CLAIM = ClaimSection(TITLE, WORDS["lifelong_claims"]["about"], FIELDS, claim.SOURCE, _lines, _body)

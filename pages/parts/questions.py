@@ -263,7 +263,18 @@ def paper_view(view: state.View, question: questions.Question, size: Size) -> st
     metric = next(iter(titles))
     if len(titles) > 1:
         metric = fields.segmented(view, "metric", "Quantity", titles, key=f"{view.key('metric')}-{question.paper}")
-    _both(found, metric, titles[metric])
+    # The published numbers and ours, with their lines of reference.
+    form, experiment = found.form, found.form.experiment
+    frame = report.drawn_numbers(found.of_metric(metric))
+    references = comparison.references_beside(form, metric)
+    n_doubtful = sum(row.is_doubtful for row in found.of_metric(metric))
+    note = f"{form.paper.title}, {experiment.place}" if experiment.table else _NO_TABLE[experiment.is_ours]
+    draw = figure_card.kept_builder(reproduction.published_and_ours)
+    figure_card.show(
+        draw(frame, what=titles[metric], references=references, dark=text.is_dark()), found.provenance(),
+        key="reproduction", title=f"{experiment.title}: {titles[metric]}", table=frame, linked=True,
+        note=note + (f"; not drawn: {counted(n_doubtful, 'doubtful number')}" if n_doubtful else ""),
+    )  # fmt: skip
     _figures(key, found)
     _claims(found)
     _on_other_data(found.form.paper, found.form.experiment)
@@ -286,23 +297,6 @@ def findings(key: Key, _content: report.PaperSide) -> None:
         st.info("None of these runs exists yet: open one below and press Start, or use the terminal.")
     elif missing := [label for label in specs if label not in runs]:
         st.info(f"Here: {len(runs)} of {counted(len(specs), 'run')}. Still missing: {', '.join(missing)}.")
-
-
-def _both(found: report.PaperSide, metric: str, quantity: str) -> None:
-    """Draws the published numbers and ours, with their lines of reference."""
-    form, experiment = found.form, found.form.experiment
-    frame = report.drawn_numbers(found.of_metric(metric))
-    references = comparison.references_beside(form, metric)
-    n_doubtful = sum(row.is_doubtful for row in found.of_metric(metric))
-    note = f"{form.paper.title}, {experiment.place}" if experiment.table else _NO_TABLE[experiment.is_ours]
-    figure_card.show(
-        figure_card.kept_builder(reproduction.published_and_ours)(
-            frame, what=quantity, references=references, dark=text.is_dark()
-        ),
-        found.provenance(),
-        key="reproduction", title=f"{experiment.title}: {quantity}", table=frame, linked=True,
-        note=note + (f"; not drawn: {counted(n_doubtful, 'doubtful number')}" if n_doubtful else ""),
-    )  # fmt: skip
 
 
 def _figures(key: Key, found: report.PaperSide) -> None:

@@ -75,7 +75,30 @@ def _draw(view: state.View, study: Study, form: RunSpec | None) -> None:
         run_panel.log(study.turn, "tuning-log")
         _best(view, study, form)
         if study.trials and study.sizes is not None:
-            _trials(study, study.sizes)
+            table, n_held_out = frame(study), study.sizes.n_validation
+            picture = reproduction.trials(
+                table, n_trials=study.tune.n_trials, n_validation=n_held_out, dark=text.is_dark()
+            )
+            figure_card.show(picture, None, key="tuning-trials", live=True)
+            shown = table.assign(accuracy=(100 * table["accuracy"]).round(1), trouble=table["trouble"].fillna(""))
+            st.dataframe(
+                shown, key="tuning-table", hide_index=True, height=min(250, 38 + 35 * len(shown)),
+                column_config={
+                    "trial": st.column_config.NumberColumn("Trial", width="small"),
+                    "accuracy": st.column_config.NumberColumn("Held-out accuracy", format="%.1f %%"),
+                    "learning_rate": st.column_config.NumberColumn("Learning rate", format="%.2e"),
+                    "batch_size": st.column_config.NumberColumn("Batch"),
+                    "clip_norm": st.column_config.NumberColumn("Clipping norm", format="%.2f"),
+                    "trouble": st.column_config.TextColumn("Failed because"),
+                },
+                column_order=[name for name in shown.columns if name != "trouble" or shown["trouble"].any()],
+                alt=f"{len(shown)} trials with accuracy on held-out examples, learning rate, batch size and clipping norm",
+            )  # fmt: skip
+            st.caption(
+                f"{study.sizes.n_tune} examples to train on, {n_held_out} held out; the test examples are not used. "
+                "Learning rate and clipping norm are drawn on a logarithmic scale, the batch size on a linear one: the "
+                "papers give only ranges."
+            )
 
 
 def words(study: Study) -> status_line.StatusLine:
@@ -131,30 +154,6 @@ def _best(view: state.View, study: Study, form: RunSpec | None) -> None:
             kept = {key: text for key, text in link.parameters().items() if key in ("run", "tu", "f")}
             view.go(parameters | kept)
             st.rerun()
-
-
-def _trials(study: Study, sizes: settings.Sizes) -> None:
-    table = frame(study)
-    picture = reproduction.trials(table, n_trials=study.tune.n_trials, n_validation=sizes.n_validation, dark=text.is_dark())
-    figure_card.show(picture, None, key="tuning-trials", live=True)
-    shown = table.assign(accuracy=(100 * table["accuracy"]).round(1), trouble=table["trouble"].fillna(""))
-    st.dataframe(
-        shown, key="tuning-table", hide_index=True, height=min(250, 38 + 35 * len(shown)),
-        column_config={
-            "trial": st.column_config.NumberColumn("Trial", width="small"),
-            "accuracy": st.column_config.NumberColumn("Held-out accuracy", format="%.1f %%"),
-            "learning_rate": st.column_config.NumberColumn("Learning rate", format="%.2e"),
-            "batch_size": st.column_config.NumberColumn("Batch"),
-            "clip_norm": st.column_config.NumberColumn("Clipping norm", format="%.2f"),
-            "trouble": st.column_config.TextColumn("Failed because"),
-        },
-        column_order=[name for name in shown.columns if name != "trouble" or shown["trouble"].any()],
-        alt=f"{len(shown)} trials with accuracy on held-out examples, learning rate, batch size and clipping norm",
-    )  # fmt: skip
-    st.caption(
-        f"{sizes.n_tune} examples to train on, {sizes.n_validation} held out; the test examples are not used. Learning rate "
-        "and clipping norm are drawn on a logarithmic scale, the batch size on a linear one: the papers give only ranges."
-    )
 
 
 def frame(study: Study) -> pd.DataFrame:
