@@ -29,23 +29,21 @@ PEOPLE, PLANNED = ("1", "2", "5"), ("5", "10", "20", "50")
 _TYPED = link.Text(calculators.MOST_CHARACTERS)
 _GIVEN, _CHOSEN = ("epsilon", "sigma", "delta", "rate", "steps"), ("mechanism", "find", "adjacency")  # of a question
 CODEC = link.Codec(
-    [
-        link.Field("run", "run", "run", link.Maybe(link.Text(40)), None),
-        link.Field("epsilon", "e", "ε", link.Maybe(link.BUDGET), None),
-        link.Field("mechanism", "m", "mechanism", link.Choice(tuple(calculators.MECHANISMS)), "gaussian"),
-        link.Field("find", "f", "what to find", link.Choice(tuple(calculators.UNKNOWNS)), "sigma"),
-        link.Field("adjacency", "a", "neighbours", link.Choice(tuple(calculators.ADJACENCIES)), "add-remove"),
-        link.Field("in_epsilon", "ce", "ε given", _TYPED, "1"),
-        link.Field("in_sigma", "cs", "σ given", _TYPED, "3.7306"),
-        link.Field("in_delta", "cd", "δ given", _TYPED, "1e-5"),
-        link.Field("in_rate", "cq", "share drawn a step", _TYPED, "0.01"),
-        link.Field("in_steps", "cn", "steps", _TYPED, "1"),
-        link.Field("tasks", "k", "tasks with the same person", link.Whole(1, calculators.MOST_TASKS), 10),
-        link.Field("task_epsilon", "ke", "ε of a task", link.Number(calculators.BUDGETS[0], calculators.BUDGETS[-1]), 1.0),
-        link.Field("people", "kp", "tasks a person may be in", link.Choice(PEOPLE), PEOPLE[0]),
-        link.Field("planned", "kn", "tasks planned for", link.Choice(PLANNED), PLANNED[0]),
-        *(field for claim in CLAIMS for field in claim.fields),
-    ]
+    link.Field("run", "run", "run", link.Maybe(link.Text(40)), None),
+    link.Field("epsilon", "e", "ε", link.Maybe(link.BUDGET), None),
+    link.Field("mechanism", "m", "mechanism", link.Choice(tuple(calculators.MECHANISMS)), "gaussian"),
+    link.Field("find", "f", "what to find", link.Choice(tuple(calculators.UNKNOWNS)), "sigma"),
+    link.Field("adjacency", "a", "neighbours", link.Choice(tuple(calculators.ADJACENCIES)), "add-remove"),
+    link.Field("in_epsilon", "ce", "ε given", _TYPED, "1"),
+    link.Field("in_sigma", "cs", "σ given", _TYPED, "3.7306"),
+    link.Field("in_delta", "cd", "δ given", _TYPED, "1e-5"),
+    link.Field("in_rate", "cq", "share drawn a step", _TYPED, "0.01"),
+    link.Field("in_steps", "cn", "steps", _TYPED, "1"),
+    link.Field("tasks", "k", "tasks with the same person", link.Whole(1, calculators.MOST_TASKS), 10),
+    link.Field("task_epsilon", "ke", "ε of a task", link.Number(calculators.BUDGETS[0], calculators.BUDGETS[-1]), 1.0),
+    link.Field("people", "kp", "tasks a person may be in", link.Choice(PEOPLE), PEOPLE[0]),
+    link.Field("planned", "kn", "tasks planned for", link.Choice(PLANNED), PLANNED[0]),
+    *(field for claim in CLAIMS for field in claim.fields),
 )
 
 
@@ -57,7 +55,14 @@ def page() -> None:
     values, guarantee = _statement(view, result)
     own_claim = _claim(guarantee) if statement.is_nominal(guarantee) else None
     for claim in CLAIMS:
-        values |= claim_calculator.draw_claim_expander(claim, view, guarantee if claim is own_claim else None)
+        given, flag = guarantee if claim is own_claim else None, claim.fields[0].name
+        is_open = bool(view[flag]) or given is not None
+        box = st.expander(claim.title, expanded=is_open, key=view.key(flag), on_change="rerun")
+        values |= {field.name: view[field.name] for field in claim.fields} | {flag: bool(box.open)}
+        if box.open:  # its inside is drawn only then
+            with box:
+                st.markdown(claim.about)
+                values |= claim.body(view, given)
     left, right = st.columns(2)
     with right:
         values |= _composition(view)

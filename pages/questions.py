@@ -30,22 +30,20 @@ more often by chance than 1 time in 20: say so where you report it."""
 VIEWS = {"answer": "Answer", "paper": "The paper"}
 _KEYS = parts_questions.FILTERS
 CODEC = link.Codec(
-    [
-        link.Field("question", "question", "question", link.Maybe(link.Choice(tuple(presets.names()))), None),
-        link.Field("paper", _KEYS["paper"], "paper", link.Choice(("", measured.OWN, *catalog.PAPERS)), ""),
-        link.Field("method", _KEYS["method"], "method", link.Choice(("", *methods.CARDS)), ""),
-        link.Field("data", _KEYS["data"], "data", link.Choice(("", *datasets.CARDS)), ""),
-        link.Field("answered", _KEYS["answered"], "answer", link.Choice(("", *answers.STATES.values())), ""),
-        link.Field("view", "w", "view", link.Choice(tuple(VIEWS)), "answer"),
-        link.Field("metric", "q", "quantity", link.Choice(tuple(comparison.METRICS)), "AA"),
-        # Read, never written: what links of earlier pages have, an experiment of a paper with its form, and a grouping.
-        link.Field(
-            "experiment", "x", "experiment",
-            link.Choice(("", *(one.name for paper in catalog.PAPERS.values() for one in paper.experiments))), "",
-        ),
-        link.Field("size", "z", "form", link.Choice(("", *SIZES)), ""),
-        link.Field("by", "by", "grouping", link.Choice(("paper", "shows")), "paper"),
-    ]
+    link.Field("question", "question", "question", link.Maybe(link.Choice(tuple(presets.names()))), None),
+    link.Field("paper", _KEYS["paper"], "paper", link.Choice(("", measured.OWN, *catalog.PAPERS)), ""),
+    link.Field("method", _KEYS["method"], "method", link.Choice(("", *methods.CARDS)), ""),
+    link.Field("data", _KEYS["data"], "data", link.Choice(("", *datasets.CARDS)), ""),
+    link.Field("answered", _KEYS["answered"], "answer", link.Choice(("", *answers.STATES.values())), ""),
+    link.Field("view", "w", "view", link.Choice(tuple(VIEWS)), "answer"),
+    link.Field("metric", "q", "quantity", link.Choice(tuple(comparison.METRICS)), "AA"),
+    # Read, never written: what links of earlier pages have, an experiment of a paper with its form, and a grouping.
+    link.Field(
+        "experiment", "x", "experiment",
+        link.Choice(("", *(one.name for paper in catalog.PAPERS.values() for one in paper.experiments))), "",
+    ),
+    link.Field("size", "z", "form", link.Choice(("", *SIZES)), ""),
+    link.Field("by", "by", "grouping", link.Choice(("paper", "shows")), "paper"),
 )  # fmt: skip
 
 

@@ -50,13 +50,11 @@ _SHOWN = 8  # runs that the table shows at a time, so that what is compared begi
 _COMPARED = "runs-compared"  # session key: the ticked runs that are compared
 _ROWS = "runs-rows"  # session key: the rows of the table as it was drawn last
 CODEC = link.Codec(
-    [
-        link.Field("status", "st", "state", link.Many(link.Choice(STATUSES)), ()),
-        link.Field("sort", "so", "order", link.Choice(tuple(SORTS)), "newest"),
-        link.Field("search", "q", "search", link.Text(60), ""),
-        link.Field("run", "run", "run", link.Maybe(link.Text(40)), None),
-        *compare.FIELDS,
-    ]
+    link.Field("status", "st", "state", link.Many(link.Choice(STATUSES)), ()),
+    link.Field("sort", "so", "order", link.Choice(tuple(SORTS)), "newest"),
+    link.Field("search", "q", "search", link.Text(60), ""),
+    link.Field("run", "run", "run", link.Maybe(link.Text(40)), None),
+    *compare.FIELDS,
 )
 VIEWS = {"list": "All runs", "compare": "Compare"}
 

@@ -18,7 +18,7 @@ VIEWS = {"exercises": "Exercises", "plan": "For teachers", "classroom": "Classro
 HEADS = ("name", "part", "right", "which", "valid", "why not")
 VALID = "yes"
 _EXAMPLE = "amber fox"  # an invented name
-ROOM_CODEC = link.Codec([link.Field("room", "room", "room", link.Text(12), "")])
+ROOM_CODEC = link.Codec(link.Field("room", "room", "room", link.Text(12), ""))
 
 
 @state.guarded

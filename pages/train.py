@@ -83,12 +83,13 @@ def _apply_pending() -> None:
         linked = {key: text for key, text in linked.items() if key in ("f", "ru", "question")} | {"run": str(started)}
     elif "d" in linked:
         return  # a view that this page has written: it always names its dataset, and leaves out what is a default
-    named = linked.get("question", linked.get("preset"))
-    start = start_box.question_link(named) if named in presets.names() else None
+    start, named = None, linked.get("question", linked.get("preset"))
     if "run" in linked:
         with suppress(BadInput):  # the page says so where the run would be shown
             run = state.store().get(linked["run"])
             start = train_form.parameters_of(run.spec, run.id)
+    if start is None and named in presets.names():
+        start = start_box.question_link(named)
     if start is not None:  # with what `linked` says in its place, without settings of a method or stream that this replaces
         both = {**start, **linked}
         unknown = train_form.codec_for(both).read(both).unknown

@@ -110,7 +110,10 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]], name: str) -> str
     lines = [tuple(map(str, row)) for row in rows]
     kinds = [_class("number" if all(map(_NUMBER.match, column)) else "") for column in zip(*lines, strict=True)]
     top = "".join(f'<th scope="col"{kind}>{escape(head)}</th>' for head, kind in zip(heads, kinds, strict=True))
-    body = "".join(f"<tr>{_cells(line, kinds)}</tr>" for line in lines)
+    body = ""
+    for first, *others in lines:
+        cells = "".join(f"<td{kind}>{escape(cell)}</td>" for cell, kind in zip(others, kinds[1:], strict=True))
+        body += f'<tr><th scope="row">{escape(first)}</th>{cells}</tr>'
     frame = f'<div class="frame" role="group" tabindex="0" aria-label="{escape(name)}">'
     return f"{frame}<table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div>"
 
@@ -129,12 +132,6 @@ def figure(draw: Callable[[bool], Picture]) -> str:
             inside = svg.draw_svg(picture, width=width, dark=theme == "dark")
             drawn.append(f'<div class="drawn {theme} {kind}">{inside}</div>')
     return f"<figure>{''.join(drawn)}</figure>"
-
-
-def _cells(line: Sequence[str], kinds: Sequence[str]) -> str:
-    first, *others = (escape(cell) for cell in line)
-    cells = (f"<td{kind}>{cell}</td>" for cell, kind in zip(others, kinds[1:], strict=True))
-    return f'<th scope="row">{first}</th>{"".join(cells)}'
 
 
 def _class(kind: str) -> str:

@@ -57,19 +57,6 @@ class ClaimSection:
         return given.claim is not None and given.claim.source.startswith(self.source)
 
 
-def draw_claim_expander(claim: ClaimSection, view: state.View, given: Guarantee | None) -> dict[str, object]:
-    """Draws the expander, its inside only while open; returns the link values. `given`: of a run with this claim."""
-    flag = claim.fields[0].name
-    is_open = bool(view[flag]) or given is not None
-    box = st.expander(claim.title, expanded=is_open, key=view.key(flag), on_change="rerun")
-    values: dict[str, object] = {field.name: view[field.name] for field in claim.fields} | {flag: bool(box.open)}
-    if box.open:
-        with box:
-            st.markdown(claim.about)
-            values |= claim.body(view, given)
-    return values
-
-
 def draw_run_claim(claim: ClaimSection, given: Guarantee) -> None:
     """Draws a run's claimed, computed and accounted ε, and the lower bound proved by the audit at its end."""
     least = "no audit" if given.audit is None else f"at least {rounded_down(given.audit.lower_bound, 1):g}"

@@ -309,7 +309,7 @@ def questions(of: Lesson) -> None:
 # The choice of a part of the course, on pages about one part.
 
 
-CODEC = link.Codec([link.Field("part", "p", "part", link.Whole(1, len(text.PARTS)), 1, word="part")])
+CODEC = link.Codec(link.Field("part", "p", "part", link.Whole(1, len(text.PARTS)), 1, word="part"))
 
 
 def draw_choice(view: state.View, width: int | None = None) -> str:

@@ -29,15 +29,13 @@ _SHORT: dict[LabelSetting, str] = {
     "prior-const": "one list", "prior": "task lists", "dp-learned": "learned list", "data": "labels from data",
 }  # fmt: skip
 CODEC = link.Codec(
-    [
-        link.Field("run", "run", "run", link.Maybe(link.Text(40)), None),
-        link.Field("labels", "l", "label list", link.Choice(tuple(SETTINGS)), "prior-const"),
-        link.Field("tasks", "t", "tasks", link.Choice(tuple(str(n) for n in calculator.TASKS)), "5"),
-        link.Field("epsilon", "e", "ε", link.BUDGET, 1.0),
-        link.Field("pins", "p", "pinned states", link.Many(link.Text(60), MOST_PINS), ()),
-        link.Field("plain", "plain", "plain slider", link.Flag(), False),
-        comparison.FIELD,
-    ]
+    link.Field("run", "run", "run", link.Maybe(link.Text(40)), None),
+    link.Field("labels", "l", "label list", link.Choice(tuple(SETTINGS)), "prior-const"),
+    link.Field("tasks", "t", "tasks", link.Choice(tuple(str(n) for n in calculator.TASKS)), "5"),
+    link.Field("epsilon", "e", "ε", link.BUDGET, 1.0),
+    link.Field("pins", "p", "pinned states", link.Many(link.Text(60), MOST_PINS), ()),
+    link.Field("plain", "plain", "plain slider", link.Flag(), False),
+    comparison.FIELD,
 )
 
 

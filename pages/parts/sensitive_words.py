@@ -36,24 +36,22 @@ READERS = {BUNDLED: "bundled model", BIG: "SmolLM2"}
 USUAL = Dials()
 _NAMES = ("alpha", "threshold", "lower", "upper", "strength", "loss")  # of the fields that are dials, too
 CODEC = link.Codec(
-    [
-        link.Field("reader", "rd", "language model", link.Choice(tuple(READERS)), BUNDLED),
-        link.Field("show", "sh", "text", link.Choice(tuple(SHOWS)), EXAMPLE),
-        link.Field("source", "k", "family of texts", link.Whole(1, 6), 2),
-        link.Field("number", "n", "number of the text", link.Whole(1, 1000), 1),
-        link.Field("run", "run", "run", link.Maybe(link.Text(40)), None),
-        link.Field("task", "t", "task", link.Maybe(link.Whole(1, 100)), None),
-        link.Field("model", "m", "model", link.Choice(tuple(MODELS)), "base"),
-        link.Field("epsilon", "e", "ε", link.Maybe(link.BUDGET), None),
-        link.Field("layer", "l", "layer", link.Choice(tokens.SHOWN), FIRST),
-        link.Field("alpha", "a", "α", link.Maybe(link.Number(0.0, 1.0)), None),
-        link.Field("threshold", "th", "θ", link.Maybe(link.Number(0.0, 1.0)), None),
-        link.Field("lower", "lo", "lower nominal ε", link.Maybe(link.Number(BUDGETS[0], BUDGETS[-1])), None),
-        link.Field("upper", "up", "upper nominal ε", link.Maybe(link.Number(BUDGETS[0], BUDGETS[-1])), None),
-        link.Field("strength", "la", "λ", link.Maybe(link.Number(0.0, 100.0)), None),
-        link.Field("loss", "lf", "loss", link.Maybe(link.Choice(("answer", "full"))), None),
-        link.Field("releases", "r", "releases", link.Whole(1, 100), 1),
-    ]
+    link.Field("reader", "rd", "language model", link.Choice(tuple(READERS)), BUNDLED),
+    link.Field("show", "sh", "text", link.Choice(tuple(SHOWS)), EXAMPLE),
+    link.Field("source", "k", "family of texts", link.Whole(1, 6), 2),
+    link.Field("number", "n", "number of the text", link.Whole(1, 1000), 1),
+    link.Field("run", "run", "run", link.Maybe(link.Text(40)), None),
+    link.Field("task", "t", "task", link.Maybe(link.Whole(1, 100)), None),
+    link.Field("model", "m", "model", link.Choice(tuple(MODELS)), "base"),
+    link.Field("epsilon", "e", "ε", link.Maybe(link.BUDGET), None),
+    link.Field("layer", "l", "layer", link.Choice(tokens.SHOWN), FIRST),
+    link.Field("alpha", "a", "α", link.Maybe(link.Number(0.0, 1.0)), None),
+    link.Field("threshold", "th", "θ", link.Maybe(link.Number(0.0, 1.0)), None),
+    link.Field("lower", "lo", "lower nominal ε", link.Maybe(link.Number(BUDGETS[0], BUDGETS[-1])), None),
+    link.Field("upper", "up", "upper nominal ε", link.Maybe(link.Number(BUDGETS[0], BUDGETS[-1])), None),
+    link.Field("strength", "la", "λ", link.Maybe(link.Number(0.0, 100.0)), None),
+    link.Field("loss", "lf", "loss", link.Maybe(link.Choice(("answer", "full"))), None),
+    link.Field("releases", "r", "releases", link.Whole(1, 100), 1),
 )
 
 
