@@ -38,6 +38,7 @@ DASHES: dict[LabelSetting, str] = {"prior-const": "solid", "prior": "dash", "dat
 MARKERS: dict[LabelSetting, str] = {"prior-const": "circle", "prior": "square", "data": "x", "dp-learned": "diamond"}
 CLAIMED_DASH, CLAIMED_PATTERN = "longdashdot", "/"  # for claimed epsilons: never the style of proved ones
 _SERIES_LOOKS = (("solid", "circle"), ("dash", "square"), ("dot", "x"), ("dashdot", "diamond"), ("longdash", "triangle-up"))
+_FIXED = {"cosine": 0}
 _PALETTE = ("#0072b2", "#d55e00", "#008c68", "#b0578d", "#5f431c", "#8a5cf0", "#a3123f", "#9c8a4e")
 _PALETTE_DARK = ("#5aafe6", "#f08a4b", "#3dbe98", "#e29ac6", "#f5e08a", "#7566ee", "#d23c50", "#b59a70")
 # (log10 epsilon, colour); colours between two of them are interpolated
@@ -71,7 +72,7 @@ def colour_of_method(method: str, dark: bool) -> str:
     There are more methods than colours: `colours_of_runs` tells several apart.
     """
     palette = _PALETTE_DARK if dark else _PALETTE
-    return palette[0 if method == "cosine" else zlib.crc32(method.encode()) % len(palette)]
+    return palette[_FIXED.get(method, zlib.crc32(method.encode()) % len(palette))]
 
 
 def colours_of_runs(methods: Sequence[str], dark: bool) -> list[str]:
