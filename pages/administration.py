@@ -23,15 +23,10 @@ def page() -> None:
     if (limits := queue.limits()) is None:
         st.info("This server is not shared: nobody owns a run and nothing is limited. `dpcl app --shared` serves many.")
         return
-    if not st.session_state.get(_OPEN):
-        _ask()
+    if st.session_state.get(_OPEN):
+        _watched(limits)
+        figure_card.draw()
         return
-    _watched(limits)
-    figure_card.draw()
-
-
-def _ask() -> None:
-    """Asks for the administrator's key."""
     with layout.card("administration-key"), st.form("administration", border=False):
         typed = st.text_input("Key", type="password", help="`dpcl app --key` prints it on the server.")
         is_asked = st.form_submit_button("Open", type="primary")

@@ -72,8 +72,12 @@ def _file(path: Path, edited: str | None, places: Sequence[DeltaGenerator]) -> N
     if st.session_state.get(_FEATURES) != (str(path), looked.features):
         st.session_state[_FEATURES] = str(path), looked.features
         st.rerun()  # the form can now offer them
-    with places[1]:
-        _understood(looked)
+    with places[1], st.expander(f"What was understood: {_KINDS[looked.kind]}"):
+        if looked.columns:
+            rows = [tuple(map(plain, (one.name, one.use, one.read_as))) for one in looked.columns]
+            layout.draw_table(("column", "used as", "read as"), rows, names=3)
+        for sentence in looked.assumed:
+            st.markdown(f"- {plain(sentence.replace(schema.DOUBT, _IF_DATA))}")
     if edited is not None and fields is not None and own_data.moves_rows(start, fields):
         places[2].warning(_MOVES)
     with places[3]:
@@ -147,16 +151,6 @@ def _schema(path: Path, start: schema.Schema, places: Sequence[DeltaGenerator], 
             return start
     columns = list(own_data.read("columns", own_data.uploaded_file(path, intake.Asked(instead=start))))
     return own_data.form(columns, features if known == str(path) else (), start, str(path), places[1:])
-
-
-def _understood(looked: apart.Looked) -> None:
-    """Draws the columns, and what is assumed."""
-    with st.expander(f"What was understood: {_KINDS[looked.kind]}"):
-        if looked.columns:
-            rows = [tuple(map(plain, (one.name, one.use, one.read_as))) for one in looked.columns]
-            layout.draw_table(("column", "used as", "read as"), rows, names=3)
-        for sentence in looked.assumed:
-            st.markdown(f"- {plain(sentence.replace(schema.DOUBT, _IF_DATA))}")
 
 
 def _in_words(refused: BadInput) -> str:

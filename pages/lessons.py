@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from html import escape
-from typing import Final, cast
+from typing import Any, Final, cast
 
 import streamlit as st
 
@@ -19,7 +19,6 @@ from pages.parts.text import WORDS, is_dark
 VIEWS: Final = {"steps": "Lessons", "edges": "Sharp edges"}
 PREDICTION: Final = "prediction"  # name under which a link hides the predictions
 _FOR_TEACHERS: Final = "for-teachers"
-_UNNAMED = "label"  # what a link means that names no lesson: it was the first one when such links were made
 
 
 @dataclass(frozen=True)
@@ -33,12 +32,13 @@ class _Lesson(link.Written):
         return found
 
 
-def _fields() -> list[object]:
+def _fields() -> list[link.Field[Any]]:
     """The fields of the page's link: lesson, step, hidden controls; and by lesson the ticks, predictions and controls."""
     names = {control.name for name in text.NAMES for control in text.load(name).controls}
     instead = text.NAMES[0], f"lessons are 1 to {len(text.NAMES)}, and this is the first"
-    fields: list[object] = [
-        link.Field("lesson", "l", "lesson", _Lesson(), _UNNAMED, "lesson", False, instead),
+    fields: list[link.Field[Any]] = [
+        # A link that names no lesson means "label": it was the first one when such links were made.
+        link.Field("lesson", "l", "lesson", _Lesson(), "label", "lesson", False, instead),
         link.Field("step", "s", "step", link.Maybe(link.Whole(1, text.MAX_STEPS)), None, word="step"),
         link.Field("first", "first", "first step of a class", link.Maybe(link.Whole(1, text.MAX_STEPS)), None),
         link.Field("alone", "alone", "this lesson alone", link.Flag(), False),
@@ -57,7 +57,7 @@ def _fields() -> list[object]:
     return fields
 
 
-CODEC = link.Codec(_fields())
+CODEC = link.Codec(*_fields())
 
 
 def page() -> None:

@@ -29,23 +29,21 @@ PEOPLE, PLANNED = ("1", "2", "5"), ("5", "10", "20", "50")
 _TYPED = link.Text(calculators.MOST_CHARACTERS)
 _GIVEN, _CHOSEN = ("epsilon", "sigma", "delta", "rate", "steps"), ("mechanism", "find", "adjacency")  # of a question
 CODEC = link.Codec(
-    [
-        link.Field("run", "run", "run", link.Maybe(link.Text(40)), None),
-        link.Field("epsilon", "e", "ε", link.Maybe(link.BUDGET), None),
-        link.Field("mechanism", "m", "mechanism", link.Choice(tuple(calculators.MECHANISMS)), "gaussian"),
-        link.Field("find", "f", "what to find", link.Choice(tuple(calculators.UNKNOWNS)), "sigma"),
-        link.Field("adjacency", "a", "neighbours", link.Choice(tuple(calculators.ADJACENCIES)), "add-remove"),
-        link.Field("in_epsilon", "ce", "ε given", _TYPED, "1"),
-        link.Field("in_sigma", "cs", "σ given", _TYPED, "3.7306"),
-        link.Field("in_delta", "cd", "δ given", _TYPED, "1e-5"),
-        link.Field("in_rate", "cq", "share drawn a step", _TYPED, "0.01"),
-        link.Field("in_steps", "cn", "steps", _TYPED, "1"),
-        link.Field("tasks", "k", "tasks with the same person", link.Whole(1, calculators.MOST_TASKS), 10),
-        link.Field("task_epsilon", "ke", "ε of a task", link.Number(calculators.BUDGETS[0], calculators.BUDGETS[-1]), 1.0),
-        link.Field("people", "kp", "tasks a person may be in", link.Choice(PEOPLE), PEOPLE[0]),
-        link.Field("planned", "kn", "tasks planned for", link.Choice(PLANNED), PLANNED[0]),
-        *(field for claim in CLAIMS for field in claim.fields),
-    ]
+    link.Field("run", "run", "run", link.Maybe(link.Text(40)), None),
+    link.Field("epsilon", "e", "ε", link.Maybe(link.BUDGET), None),
+    link.Field("mechanism", "m", "mechanism", link.Choice(tuple(calculators.MECHANISMS)), "gaussian"),
+    link.Field("find", "f", "what to find", link.Choice(tuple(calculators.UNKNOWNS)), "sigma"),
+    link.Field("adjacency", "a", "neighbours", link.Choice(tuple(calculators.ADJACENCIES)), "add-remove"),
+    link.Field("in_epsilon", "ce", "ε given", _TYPED, "1"),
+    link.Field("in_sigma", "cs", "σ given", _TYPED, "3.7306"),
+    link.Field("in_delta", "cd", "δ given", _TYPED, "1e-5"),
+    link.Field("in_rate", "cq", "share drawn a step", _TYPED, "0.01"),
+    link.Field("in_steps", "cn", "steps", _TYPED, "1"),
+    link.Field("tasks", "k", "tasks with the same person", link.Whole(1, calculators.MOST_TASKS), 10),
+    link.Field("task_epsilon", "ke", "ε of a task", link.Number(calculators.BUDGETS[0], calculators.BUDGETS[-1]), 1.0),
+    link.Field("people", "kp", "tasks a person may be in", link.Choice(PEOPLE), PEOPLE[0]),
+    link.Field("planned", "kn", "tasks planned for", link.Choice(PLANNED), PLANNED[0]),
+    *(field for claim in CLAIMS for field in claim.fields),
 )
 
 
@@ -57,7 +55,14 @@ def page() -> None:
     values, guarantee = _statement(view, result)
     own_claim = _claim(guarantee) if statement.is_nominal(guarantee) else None
     for claim in CLAIMS:
-        values |= claim_calculator.draw_claim_expander(claim, view, guarantee if claim is own_claim else None)
+        given, flag = guarantee if claim is own_claim else None, claim.fields[0].name
+        is_open = bool(view[flag]) or given is not None
+        box = st.expander(claim.title, expanded=is_open, key=view.key(flag), on_change="rerun")
+        values |= {field.name: view[field.name] for field in claim.fields} | {flag: bool(box.open)}
+        if box.open:  # its inside is drawn only then
+            with box:
+                st.markdown(claim.about)
+                values |= claim.body(view, given)
     left, right = st.columns(2)
     with right:
         values |= _composition(view)
@@ -66,8 +71,16 @@ def page() -> None:
         above = st.container()
         claim_calculator.odds()
         claim_calculator.check_card()
-        with above:  # drawn last, because for random batches the accountant has to load
-            values |= _calculator(view)
+        with above, layout.card("calculator"):  # drawn last, because for random batches the accountant has to load
+            asked = _asked(view, "noise")
+            if asked.mechanism == "sampled":
+                try:
+                    _by_losses(asked)
+                except BadInput as refused:
+                    st.error(plain(labelled(refused, calculators.LABELS)))
+                except ValueError as unaccountable:  # one sentence, too
+                    st.error(plain(str(unaccountable)))
+    values |= {f"in_{name}": getattr(asked, name) for name in _GIVEN} | {name: getattr(asked, name) for name in _CHOSEN}
     view.commit(values, CODEC)
     actions(place, is_shared=True, help_text=WORDS["privacy"]["help"], view=view)
 
@@ -121,11 +134,21 @@ def _statement(view: state.View, result: Result) -> tuple[dict[str, object], Gua
     with right:
         if statement.is_nominal(guarantees[chosen]):
             claim_calculator.draw_run_claim(_claim(guarantees[chosen]), guarantees[chosen])
-        _entries(result, chosen)
+        given = result.guarantees[chosen]
+        names = sorted(given.parts, key=lambda name: not name.startswith("task "))
+        rows = [(name, claim_calculator.bound(given.parts[name])) for name in names]
+        if len(names) > 1 and all(map(math.isinf, given.parts.values())):
+            rows = [(f"each of {len(names)} parts, {names[0]} to {names[-1]}", "no bound")]
+        how = plain(given.composition.partition(":")[0])
+        whose = f"**total for any one {guarantee.who(given.unit)}** ({how})"
+        total = (whose, f"**{claim_calculator.bound(given.epsilon)}**")
+        with layout.card("ledger-table"):
+            st.markdown(f"**What the ledger holds** at δ = {given.delta:g}, {plain(given.adjacency.partition(':')[0])}")
+            layout.draw_table(("entry", "ε at most"), [*rows, total])
+            st.caption(f"Requested in the form: {epsilon_label(chosen)}.")
         _own_cost(result, chosen)
         if (question := claim_calculator.accountants_of_run(result.spec, chosen)) is not None:
-            with layout.card("accountants"):
-                st.markdown("**One training, three accountants**")
+            with layout.card("accountants", "**One training, three accountants**"):
                 claim_calculator.draw_results(question)
         if result.run_id is not None:
             audit_panel(state.store().get(result.run_id), always=True)
@@ -135,20 +158,6 @@ def _statement(view: state.View, result: Result) -> tuple[dict[str, object], Gua
 def _middle(budgets: list[float]) -> float:
     finite = [budget for budget in budgets if math.isfinite(budget)]
     return 1.0 if 1.0 in finite else finite[len(finite) // 2] if finite else budgets[0]
-
-
-def _entries(result: Result, chosen: float) -> None:
-    given = result.guarantees[chosen]
-    names = sorted(given.parts, key=lambda name: not name.startswith("task "))
-    rows = [(name, claim_calculator.bound(given.parts[name])) for name in names]
-    if len(names) > 1 and all(map(math.isinf, given.parts.values())):
-        rows = [(f"each of {len(names)} parts, {names[0]} to {names[-1]}", "no bound")]
-    how = plain(given.composition.partition(":")[0])
-    total = (f"**total for any one {guarantee.who(given.unit)}** ({how})", f"**{claim_calculator.bound(given.epsilon)}**")
-    with layout.card("ledger-table"):
-        st.markdown(f"**What the ledger holds** at δ = {given.delta:g}, {plain(given.adjacency.partition(':')[0])}")
-        layout.draw_table(("entry", "ε at most"), [*rows, total])
-        st.caption(f"Requested in the form: {epsilon_label(chosen)}.")
 
 
 def _own_cost(result: Result, chosen: float) -> None:
@@ -161,8 +170,7 @@ def _own_cost(result: Result, chosen: float) -> None:
     ledger = next((one.ledger for one in of_kind(result.events, CellFinished) if one.cell.epsilon == chosen), None)
     if ledger is None or result.started is None or math.isinf(chosen) or own_cost.refusal(result.spec, ledger) is not None:
         return
-    with layout.card("own-cost"):
-        st.markdown(f"**What did it cost me?** at ε = {chosen:g}")
+    with layout.card("own-cost", f"**What did it cost me?** at ε = {chosen:g}"):
         if result.spec.method == own_cost.BY_CLIENT:
             st.markdown(WORDS["own_cost"]["by_client"])
             st.code(f"dpcl runs {result.run_id} --person 1", language=None)
@@ -193,20 +201,6 @@ def _spent(result: Result, chosen: float) -> pd.DataFrame:
         rows = [("in one task (the first)", t, steps[0], steps[0] if t == 0 else 0.0) for t in range(len(steps))]
         rows += [("in every task so far", t, totals[t], steps[t]) for t in range(len(steps))]
     return pd.DataFrame(rows, columns=["people", "after_task", "epsilon", "step"])
-
-
-def _calculator(view: state.View) -> dict[str, object]:
-    with layout.card("calculator"):
-        asked = _asked(view, "noise")
-        if asked.mechanism == "sampled":
-            try:
-                _by_losses(asked)
-            except BadInput as refused:
-                st.error(plain(labelled(refused, calculators.LABELS)))
-            except ValueError as unaccountable:  # one sentence, too
-                st.error(plain(str(unaccountable)))
-    given = {f"in_{name}": getattr(asked, name) for name in _GIVEN}
-    return given | {name: getattr(asked, name) for name in _CHOSEN}
 
 
 def _asked(view: state.View, panel: calculators.Panel) -> calculators.Question:

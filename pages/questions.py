@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 import streamlit as st
@@ -17,7 +17,6 @@ from dpcl_core.papers.paper import SIZES
 from dpcl_core.results import Result, references
 from dpcl_core.runs import process
 from dpcl_core.runs.shards import Set
-from dpcl_core.spec import RunSpec
 from pages.parts import fields, figure_card, layout, link, run_panel, state, status_line, text, train_form
 from pages.parts import questions as parts_questions
 from pages.parts.text import plain
@@ -31,22 +30,20 @@ more often by chance than 1 time in 20: say so where you report it."""
 VIEWS = {"answer": "Answer", "paper": "The paper"}
 _KEYS = parts_questions.FILTERS
 CODEC = link.Codec(
-    [
-        link.Field("question", "question", "question", link.Maybe(link.Choice(tuple(presets.names()))), None),
-        link.Field("paper", _KEYS["paper"], "paper", link.Choice(("", measured.OWN, *catalog.PAPERS)), ""),
-        link.Field("method", _KEYS["method"], "method", link.Choice(("", *methods.CARDS)), ""),
-        link.Field("data", _KEYS["data"], "data", link.Choice(("", *datasets.CARDS)), ""),
-        link.Field("answered", _KEYS["answered"], "answer", link.Choice(("", *answers.STATES.values())), ""),
-        link.Field("view", "w", "view", link.Choice(tuple(VIEWS)), "answer"),
-        link.Field("metric", "q", "quantity", link.Choice(tuple(comparison.METRICS)), "AA"),
-        # Read, never written: what links of earlier pages have, an experiment of a paper with its form, and a grouping.
-        link.Field(
-            "experiment", "x", "experiment",
-            link.Choice(("", *(one.name for paper in catalog.PAPERS.values() for one in paper.experiments))), "",
-        ),
-        link.Field("size", "z", "form", link.Choice(("", *SIZES)), ""),
-        link.Field("by", "by", "grouping", link.Choice(("paper", "shows")), "paper"),
-    ]
+    link.Field("question", "question", "question", link.Maybe(link.Choice(tuple(presets.names()))), None),
+    link.Field("paper", _KEYS["paper"], "paper", link.Choice(("", measured.OWN, *catalog.PAPERS)), ""),
+    link.Field("method", _KEYS["method"], "method", link.Choice(("", *methods.CARDS)), ""),
+    link.Field("data", _KEYS["data"], "data", link.Choice(("", *datasets.CARDS)), ""),
+    link.Field("answered", _KEYS["answered"], "answer", link.Choice(("", *answers.STATES.values())), ""),
+    link.Field("view", "w", "view", link.Choice(tuple(VIEWS)), "answer"),
+    link.Field("metric", "q", "quantity", link.Choice(tuple(comparison.METRICS)), "AA"),
+    # Read, never written: what links of earlier pages have, an experiment of a paper with its form, and a grouping.
+    link.Field(
+        "experiment", "x", "experiment",
+        link.Choice(("", *(one.name for paper in catalog.PAPERS.values() for one in paper.experiments))), "",
+    ),
+    link.Field("size", "z", "form", link.Choice(("", *SIZES)), ""),
+    link.Field("by", "by", "grouping", link.Choice(("paper", "shows")), "paper"),
 )  # fmt: skip
 
 
@@ -121,8 +118,7 @@ def _answer(view: state.View, name: str) -> None:
         listed = "; ".join(titles[label] for label in in_order)  # names have commas of their own
         data = ", ".join(dict.fromkeys(datasets.card(spec.data.dataset).title for spec in runs.values()))
         models = f"{counted(sum(spec.n_cells for spec in runs.values()), 'model')} on {data}."
-        with layout.card("answer"):
-            st.markdown("**The answer**: nothing has been measured yet.")
+        with layout.card("answer", "**The answer**: nothing has been measured yet."):
             st.markdown(f"**To measure it**: {plain(what + listed)}. In all {plain(models)}")
             st.caption("The picture grows as they finish. You may close this page.")
     if not is_going:
@@ -131,7 +127,9 @@ def _answer(view: state.View, name: str) -> None:
             _start_card(name, newest, can_start=missing is None)
         if missing is not None:
             _instead(view, name, missing)
-        if (fragment := repeated(questions.specs(name).values())) is not None:
+        from dpcl_core.site import live  # few questions need it
+
+        if (fragment := live.link_here(questions.specs(name).values())) is not None:
             layout.way_here(fragment)
         if newest is not None and (moved := _moved(newest)) is not None:
             label, result = moved
@@ -139,14 +137,6 @@ def _answer(view: state.View, name: str) -> None:
                 st.caption(plain(f"How it went: {titles.get(label, label)}."))
             run_panel.figures(result, result.spec.privacy.usual_epsilon, live=False, has_more=False)
     _details(name, found, newest)
-
-
-def repeated(specs: Iterable[RunSpec]) -> str | None:
-    """The end of the link to the first of these runs that a page can repeat; None if there is none."""
-    from dpcl_core import page as engine  # few questions need them
-    from dpcl_core.site import live
-
-    return next((engine.link(spec) for spec in specs if live.runs_here(spec)), None)
 
 
 def _verdict(question: questions.Question, name: str, *, can_start: bool) -> None:
@@ -176,19 +166,14 @@ def _verdict(question: questions.Question, name: str, *, can_start: bool) -> Non
             st.caption("  \n".join(map(plain, lines)))
         if one.excluded is not None:
             st.markdown(f"Not decided: less than {claims.bound_text(one.excluded)} {unit} either way.")
-        more = _more_seeds(one, name)
+        # The runs that add seeds to both sides, where the form `name` does not decide.
+        test = next(test for test in one.tests if one.question.forms[test.size].name == name)
+        is_open = one.asked.metric != "audited" and not test.is_toy and test.judged.state == "cannot tell"
+        more = questions.lacking_seeds(name, {run for _, run, _ in one.asked.sides[:2]}, test.runs) if is_open else {}
         if more and parts_questions.lacking(name) is None:
             label = f"Two more seeds: {status_line.about(sum(map(forecasts.rough_seconds, more.values())))}"
             press = run_panel.attempt(lambda: parts_questions.add_seeds(name, more))
             st.button(label, key="more-seeds", on_click=press, disabled=not can_start, help=_MORE)
-
-
-def _more_seeds(one: answers.Answer, name: str) -> dict[str, RunSpec]:
-    """The runs that add seeds to both sides of a question in the form `name`; empty where its answer is decided there."""
-    test = next(test for test in one.tests if one.question.forms[test.size].name == name)
-    if one.asked.metric == "audited" or test.is_toy or test.judged.state != "cannot tell":
-        return {}
-    return questions.lacking_seeds(name, {run for _, run, _ in one.asked.sides[:2]}, test.runs)
 
 
 def _instead(view: state.View, name: str, missing: DataMissing) -> None:
@@ -202,23 +187,18 @@ def _instead(view: state.View, name: str, missing: DataMissing) -> None:
             return
 
 
-def _takes(duration: questions.Duration) -> str:
-    """The expected duration in a sentence, and where it was measured."""
-    if duration.seconds is None:
-        return "Duration unknown."
-    where = " on this computer" if duration.is_here else ", measured on another computer"
-    first = " The first time takes longer: features are computed once." if duration.first_time else ""
-    return f"{text.capital(parts_questions.in_short(duration))}{where}.{first}"
-
-
 def _start_card(name: str, newest: Set | None, *, can_start: bool) -> None:
     runs = questions.specs(name)
     with layout.card("status"), st.container(key="status-line", horizontal=True, vertical_alignment="center", gap="small"):
-        text = _takes(questions.durations([name], state.store())[name])
+        duration, said = questions.durations([name], state.store())[name], "Duration unknown."
+        if duration.seconds is not None:
+            where = " on this computer" if duration.is_here else ", measured on another computer"
+            first = " The first time takes longer: features are computed once." if duration.first_time else ""
+            said = f"{text.capital(parts_questions.in_short(duration))}{where}.{first}"
         if newest is not None:
             label = {"finished": "Finished", "cancelled": "Stopped"}.get(newest.status, "Ended with an error")
-            text = f"{label}: {newest.line(questions.titles(name))}. {text}"
-        st.markdown(plain(text), width="stretch")
+            said = f"{label}: {newest.line(questions.titles(name))}. {said}"
+        st.markdown(plain(said), width="stretch")
         verb, again = ("Run", " again") if newest is not None else ("Start", "")
         label = f"{verb} it{again}" if len(runs) == 1 else f"{verb} all {len(runs)} runs{again}"
         st.page_link("pages/train.py", label="Change its settings", query_params={"v": "1", "question": name})

@@ -50,13 +50,11 @@ _SHOWN = 8  # runs that the table shows at a time, so that what is compared begi
 _COMPARED = "runs-compared"  # session key: the ticked runs that are compared
 _ROWS = "runs-rows"  # session key: the rows of the table as it was drawn last
 CODEC = link.Codec(
-    [
-        link.Field("status", "st", "state", link.Many(link.Choice(STATUSES)), ()),
-        link.Field("sort", "so", "order", link.Choice(tuple(SORTS)), "newest"),
-        link.Field("search", "q", "search", link.Text(60), ""),
-        link.Field("run", "run", "run", link.Maybe(link.Text(40)), None),
-        *compare.FIELDS,
-    ]
+    link.Field("status", "st", "state", link.Many(link.Choice(STATUSES)), ()),
+    link.Field("sort", "so", "order", link.Choice(tuple(SORTS)), "newest"),
+    link.Field("search", "q", "search", link.Text(60), ""),
+    link.Field("run", "run", "run", link.Maybe(link.Text(40)), None),
+    *compare.FIELDS,
 )
 VIEWS = {"list": "All runs", "compare": "Compare"}
 
@@ -80,12 +78,7 @@ def page() -> None:
     """The page."""
     if layout.open_view(VIEWS) == "compare":
         compare.page(CODEC)
-    else:
-        _all_runs()
-
-
-def _all_runs() -> None:
-    """Draws the view of all runs."""
+        return
     store = state.store()
     view = state.View("runs", lambda _: CODEC)
     counts = store.n_listed()
@@ -226,8 +219,9 @@ def table(runs: list[Run], accuracies: Mapping[str, Sequence[float]]) -> pd.Data
     in_words = cache(_in_words)  # of settings that many runs share; what is said of data changes with their files
     rows = [
         (
+            # Rounded here, because a browser rounds 48.25 to 48.3 and the sentences of other pages, in Python, to 48.2.
             run.id[:6], run.status, run.name, method, _SIZES.sub("subset", data), layer, budgets,
-            _accuracy(accuracies.get(run.id, ())), run.started, run.seconds_taken,
+            round(100 * fmean(known), 1) if (known := accuracies.get(run.id)) else None, run.started, run.seconds_taken,
         )
         for run in runs
         for method, data, layer, budgets in [in_words(run.readable_spec)]
@@ -243,13 +237,6 @@ def _in_words(spec: RunSpec | None) -> tuple[str, str, str, str]:
     layer, is_finite = methods.layer(spec), any(map(math.isfinite, spec.privacy.epsilons))
     budgets = run_label(epsilons_text(spec.privacy.epsilons), methods.standing(spec) if is_finite else "bound")
     return method_title(spec), _data(spec.data), "–" if layer is None else layer.name, budgets
-
-
-def _accuracy(known: Sequence[float]) -> float | None:
-    """The mean in percent; None of none.
-
-    Rounded here, because a browser rounds 48.25 to 48.3 and the sentences of other pages, in Python, to 48.2."""
-    return round(100 * fmean(known), 1) if known else None
 
 
 def _data(data: DataSpec) -> str:

@@ -18,7 +18,7 @@ VIEWS = {"exercises": "Exercises", "plan": "For teachers", "classroom": "Classro
 HEADS = ("name", "part", "right", "which", "valid", "why not")
 VALID = "yes"
 _EXAMPLE = "amber fox"  # an invented name
-ROOM_CODEC = link.Codec([link.Field("room", "room", "room", link.Text(12), "")])
+ROOM_CODEC = link.Codec(link.Field("room", "room", "room", link.Text(12), ""))
 
 
 @state.guarded
@@ -70,7 +70,15 @@ def _sheet(part: str, number: int, name: str) -> None:
     with st.form(key, border=False):
         for one in asked:
             with layout.card(f"exercise-{number}{one.letter}"):
-                _question(one, number, key, given)
+                st.caption(f"Lesson {text.number(one.lesson)}, {text.load(one.lesson).title}")
+                layout.markdown(f"**{number}{one.letter}.** {one.ask}")
+                answer = st.number_input(
+                    f"Answer {number}{one.letter}, {one.wanted}", value=None, step=10.0**-one.digits,
+                    format=f"%.{one.digits}f", key=f"{key}-{one.letter}", width=340,
+                )  # fmt: skip
+                if one.letter in given and given[one.letter] == answer:
+                    verdict = "✓ Right." if one.is_right(answer) else "No answer yet." if answer is None else "Not yet."
+                    st.markdown(f"**{verdict}** {plain(one.how) if answer is not None else ''}")
         st.form_submit_button("Check", type="primary", key=f"{key}-check", on_click=check)
     if given:
         right = "".join(one.letter for one in asked if one.is_right(given[one.letter]))
@@ -80,18 +88,6 @@ def _sheet(part: str, number: int, name: str) -> None:
             "prove who typed them. Only the server that made it can read it."
         )
         st.code(exercises.sealed(exercises.Handed(name, number, right)), language=None, wrap_lines=True)
-
-
-def _question(one: exercises.Exercise, number: int, key: str, given: dict[str, float | None]) -> None:
-    st.caption(f"Lesson {text.number(one.lesson)}, {text.load(one.lesson).title}")
-    layout.markdown(f"**{number}{one.letter}.** {one.ask}")
-    answer = st.number_input(
-        f"Answer {number}{one.letter}, {one.wanted}", value=None, step=10.0**-one.digits, format=f"%.{one.digits}f",
-        key=f"{key}-{one.letter}", width=340,
-    )  # fmt: skip
-    if one.letter in given and given[one.letter] == answer:
-        verdict = "✓ Right." if one.is_right(answer) else "No answer yet." if answer is None else "Not yet."
-        st.markdown(f"**{verdict}** {plain(one.how) if answer is not None else ''}")
 
 
 def _for_teachers(view: state.View) -> dict[str, object]:
@@ -108,7 +104,18 @@ def _plan(part: str, number: int) -> None:
 
     with layout.card("teacher-one-class"):
         st.header(f"If you have one class only: {in_browser.MINUTES} minutes", anchor=False)
-        lesson_stage.draw_one_class()
+        asked, now = [], 0
+        for block in text.one_class():
+            steps = ", ".join(map(str, block.steps))
+            what = f"{text.load(block.lesson).title}: lesson {text.number(block.lesson)}, steps {steps}"
+            asked.append((f"{now} to {now + block.minutes}", what, block.ask))
+            now += block.minutes
+        layout.draw_table(("minutes", "what", "then ask"), asked, names=3)
+        st.caption("Each step asks first: let everybody choose an answer before you press the button.")
+        with st.container(horizontal=True):
+            for block in text.one_class():  # in presenter size
+                query = {"view": "steps", "v": link.VERSION, "l": block.lesson, "s": str(block.steps[0]), link.LARGE: "1"}
+                layout.arrow("lessons", f"Lesson {text.number(block.lesson)}", query)
     with layout.card("teacher-plan"):
         st.header(f"A plan for {in_browser.MINUTES} minutes", anchor=False)
         titles = {name: f"{text.number(name)}. {text.load(name).title}" for name in text.PARTS[part]}

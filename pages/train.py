@@ -22,9 +22,7 @@ from pages.parts.text import plain
 HELP = """Choose what to learn and under which privacy budget, then press **Start**. Each pair of ε and seed is a separate
 model; curves show the mean over seeds and, from three seeds on, a 95 % interval. The run continues when you close this page,
 and the link shows it again. The ε beside a run comes from its ledger, never from the form."""
-_LOOKS = ("f", "ru")  # link keys of the display choices of a run, beside the settings of the form
 _USUAL: Mapping[str, object] = {"focus": None, "rule": None}
-_ROW = (1.1, 1.1, 1.1, 0.9, 0.95, 1.15)  # widths of the five choices and Start
 _LEFT = "train-left-run"  # session key: the run that the form was changed away from
 
 
@@ -40,7 +38,26 @@ def page() -> None:
         controls, answer = st.container(key="choices", gap="small"), st.container(key="answer", gap="small")
     layout.link_to_controls(controls, answer, "To the form and Start")
     with controls:
-        values, spec, device = _controls(view)
+        *row, start = st.columns((1.1, 1.1, 1.1, 0.9, 0.95, 1.15), gap="small", vertical_alignment="bottom")
+        line = st.container(key="form-line", horizontal=True, vertical_alignment="center", gap="small")
+        with line:
+            settings = st.popover("Settings", type="tertiary", key=view.key("settings"))
+            origin = st.container(key="from-question", horizontal=True, vertical_alignment="center", gap="small")
+        notes = st.container(key="form-notes", gap="small")
+        with settings:
+            layout.arrow("questions", "Start from a question")
+        values = train_form.form(view, row, settings, partial(start_box.bring, view))
+        with settings:
+            device = settings_form.device_choice()
+            split = settings_form.split_choice(device)
+        spec, refusal = _checked(values)
+        with origin:
+            start_box.origin(view, values, spec)
+            if spec is not None:
+                start_box.noise_warning(spec)
+        start_box.draw(view, values, spec, refusal, (device, split), start, notes)
+        with settings:
+            tuning_panel.form(view, values, spec, device)
     run = _own_run(linked, spec or train_form.parsed(values))
     study_id = cast("str | None", view["study"])
     with answer:
@@ -62,22 +79,21 @@ def _apply_pending() -> None:
     if "show-study" in st.session_state:
         link.put(st.session_state.pop("show-study"))
     linked = link.parameters()
-    if (started := st.session_state.pop("show-run", None)) is not None:
-        linked = {key: text for key, text in linked.items() if key in (*_LOOKS, "question")} | {"run": str(started)}
+    if (started := st.session_state.pop("show-run", None)) is not None:  # "f" and "ru": how a run is shown
+        linked = {key: text for key, text in linked.items() if key in ("f", "ru", "question")} | {"run": str(started)}
     elif "d" in linked:
         return  # a view that this page has written: it always names its dataset, and leaves out what is a default
-    if (start := _settings_of(linked)) is not None:
-        link.put(train_form.merged_link(start, linked))
-
-
-def _settings_of(linked: Mapping[str, str]) -> dict[str, str] | None:
-    """The link to all settings of the run that a link names, else of the question; None where there is neither."""
+    start, named = None, linked.get("question", linked.get("preset"))
     if "run" in linked:
         with suppress(BadInput):  # the page says so where the run would be shown
             run = state.store().get(linked["run"])
-            return train_form.parameters_of(run.spec, run.id)
-    named = linked.get("question", linked.get("preset"))
-    return start_box.question_link(named) if named in presets.names() else None
+            start = train_form.parameters_of(run.spec, run.id)
+    if start is None and named in presets.names():
+        start = start_box.question_link(named)
+    if start is not None:  # with what `linked` says in its place, without settings of a method or stream that this replaces
+        both = {**start, **linked}
+        unknown = train_form.codec_for(both).read(both).unknown
+        link.put({key: text for key, text in both.items() if key in linked or key not in unknown})
 
 
 def _own_run(linked: Run | None, spec: RunSpec | None) -> Run | None:
@@ -93,31 +109,6 @@ def _own_run(linked: Run | None, spec: RunSpec | None) -> Run | None:
     under_way = next((run for run in store.unfinished() if run.readable_spec == spec), None)
     finished = Sets(store).finished([spec.digest()]).values()
     return under_way or next(map(store.get, finished), None)
-
-
-def _controls(view: state.View) -> tuple[train_form.Values, RunSpec | None, str]:
-    """Draws the form; returns its values, their spec (None: invalid, and the form says what to change) and the device."""
-    *row, start = st.columns(_ROW, gap="small", vertical_alignment="bottom")
-    line = st.container(key="form-line", horizontal=True, vertical_alignment="center", gap="small")
-    with line:
-        settings = st.popover("Settings", type="tertiary", key=view.key("settings"))
-        origin = st.container(key="from-question", horizontal=True, vertical_alignment="center", gap="small")
-    notes = st.container(key="form-notes", gap="small")
-    with settings:
-        layout.arrow("questions", "Start from a question")
-    values = train_form.form(view, row, settings, partial(start_box.bring, view))
-    with settings:
-        device = settings_form.device_choice()
-        split = settings_form.split_choice(device)
-    spec, refusal = _checked(values)
-    with origin:
-        start_box.origin(view, values, spec)
-        if spec is not None:
-            start_box.noise_warning(spec)
-    start_box.draw(view, values, spec, refusal, (device, split), start, notes)
-    with settings:
-        tuning_panel.form(view, values, spec, device)
-    return values, spec, device
 
 
 def _checked(values: train_form.Values) -> tuple[RunSpec | None, str | None]:

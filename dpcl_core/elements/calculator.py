@@ -245,10 +245,9 @@ def digits_guarantee(labels: LabelSetting, n_tasks: int, epsilon: float) -> Guar
 @lru_cache(maxsize=1)
 def _promises() -> dict[str, dict[float, Guarantee]]:
     recorded = json.loads((paths.assets_dir() / "playground" / "guarantees.json").read_text(encoding="utf-8"))
-    cells = {name: [events.from_json(document) for document in documents] for name, documents in recorded.items()}
     return {
-        name: {cell.cell.epsilon: cell.guarantee for cell in finished if isinstance(cell, CellFinished)}
-        for name, finished in cells.items()
+        name: {cell.cell.epsilon: cell.guarantee for cell in map(events.from_json, cells) if isinstance(cell, CellFinished)}
+        for name, cells in recorded.items()
     }
 
 
@@ -270,9 +269,8 @@ def finished_cells(result: Result) -> Source | None:
     seeds = [seed for seed in spec.seeds if all((epsilon, seed) in rows for epsilon in stops)]
     if opened is None or not stops or not seeds:
         return None
-    if len(stops) * len(seeds) * opened.n_tasks * (opened.n_tasks + 1) / 2 > MAX_NUMBERS:
-        return None
-    if any(all(value is None for value in by_task[opened.n_tasks - 1]) for by_task in rows.values()):
+    is_large = len(stops) * len(seeds) * opened.n_tasks * (opened.n_tasks + 1) / 2 > MAX_NUMBERS
+    if is_large or any(all(value is None for value in by_task[opened.n_tasks - 1]) for by_task in rows.values()):
         return None
     labels: LabelSetting = "data" if spec.reads_labels else spec.labels
     exceeds = labels != "data" and any(
@@ -306,7 +304,6 @@ MOST_STEPS: Final = 10**7
 MOST_TASKS: Final = 50
 MOST_CHARACTERS: Final = 20
 RARE: Final = 1e-3  # false alarms at which `statement.EXACT_ODDS` counts hits
-_RARE_QUANTILE: Final = -3.090232306167813  # of the standard normal
 _NOT_NUMBER: Final = "must be a number with a decimal point, as in 1.5"
 # Labels of the inputs in refusals, by the names that refusals have for them.
 LABELS: Final = {"epsilon": "ε", "sigma": "σ", "delta": "δ", "sample_rate": "share drawn a step", "steps": "steps"}
@@ -380,7 +377,7 @@ def document(start: Question | None = None, panels: tuple[Panel, ...] = ("noise"
         "most_tasks": MOST_TASKS,
         "largest_epsilon": LARGEST_EPSILON,
         "smallest_sigma": SMALLEST_SIGMA,
-        "rare_quantile": _RARE_QUANTILE,
+        "rare_quantile": -3.090232306167813,  # of the standard normal
         "words": WORDS,
     }
 

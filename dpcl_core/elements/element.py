@@ -158,27 +158,24 @@ def view_document(
     those to choose from where nothing else can be moved.
     """
     from dpcl_core.explorers import tokens
+    from dpcl_core.figures import tokens as figures_tokens
 
+    shown: list[dict[str, object]] = []
+    for each in layers or tokens.SHOWN:
+        edges, origin = tokens.edges(each, dials), tokens.base(dials) if each in tokens.WEIGHTS else 0.0
+        beyond = f" from {origin:g}" if origin else ""
+        ranges = figures_tokens.ranges(edges, falling=each in tokens.FALLING, beyond=beyond)
+        about = {"name": each, "title": TITLES[each], "means": _TOKENS["means"][each]}
+        shown.append({**about, "edges": list(edges), "ranges": ranges})
     of_text = None if text is None else {
         "label": label, "tokens": list(text.tokens), "probability": list(text.probability), "kinds": list(text.kinds),
         "commonness": list(text.commonness), "is_stop": list(text.is_stop), "model_id": reader,
     }  # fmt: skip
     return {
         "text": of_text, "dials": asdict(dials), "layer": layer, "budgets": list(budgets),
-        "layers": [_layer(each, dials) for each in layers or tokens.SHOWN], "is_still": bool(layers), "words": WORDS,
+        "layers": shown, "is_still": bool(layers), "words": WORDS,
         "game": {"rounds": _TOKENS["rounds"]},
     }  # fmt: skip
-
-
-def _layer(layer: Layer, dials: Dials) -> dict[str, object]:
-    from dpcl_core.explorers import tokens
-    from dpcl_core.figures import tokens as figures_tokens
-
-    edges = tokens.edges(layer, dials)
-    origin = tokens.base(dials) if layer in tokens.WEIGHTS else 0.0
-    beyond = f" from {origin:g}" if origin else ""
-    ranges = figures_tokens.ranges(edges, falling=layer in tokens.FALLING, beyond=beyond)
-    return {"name": layer, "title": TITLES[layer], "means": _TOKENS["means"][layer], "edges": list(edges), "ranges": ranges}
 
 
 @lru_cache(maxsize=1)
@@ -249,9 +246,6 @@ class Start(NamedTuple):
     matcher: str = "centred"
 
 
-ANCHORS_WORDS: Mapping[str, str] = paths.asset_table("anchors/words.toml")
-
-
 def anchors_document(length: int, m: int, noise: float, matcher: str) -> dict[str, object]:
     """The data of the element: lists of vectors with `length` numbers and their groups, where to start, and its words.
 
@@ -260,7 +254,7 @@ def anchors_document(length: int, m: int, noise: float, matcher: str) -> dict[st
     from dpcl_core.explorers import matching
 
     start = {"m": m, "noise": noise, "matcher": MATCHERS[matcher]}
-    return {"lists": matching.read_vectors(length), "start": start, "words": ANCHORS_WORDS}
+    return {"lists": matching.read_vectors(length), "start": start, "words": paths.asset_table("anchors/words.toml")}
 
 
 # A classroom in the browser: what the elements in `assets/room/` and `assets/ballot/` need to ask for the room.

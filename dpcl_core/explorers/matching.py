@@ -30,14 +30,10 @@ from dpcl_core.methods.federated.matchers import FeatureMap, Pooled, PublicEmbed
 # the separation of different modes, and says nothing about entries of one mode staying together.
 
 
-def _table_8() -> Mapping[int, tuple[float, float]]:
-    hits, margins = (published.rows_with("cslr", "8", metric) for metric in ("p_hat_gamma", "min_pairwise_margin"))
-    return {
-        int(row.variant.removeprefix("m = ")): (hit, margin) for (row, hit), (_, margin) in zip(hits, margins, strict=True)
-    }
-
-
-TABLE_8 = _table_8()  # by number of anchors: the printed p-hat, and the margin
+_HITS, _MARGINS = (published.rows_with("cslr", "8", metric) for metric in ("p_hat_gamma", "min_pairwise_margin"))
+TABLE_8: Mapping[int, tuple[float, float]] = {  # by number of anchors: the printed p-hat, and the margin
+    int(row.variant.removeprefix("m = ")): (hit, margin) for (row, hit), (_, margin) in zip(_HITS, _MARGINS, strict=True)
+}
 
 
 def anchors_needed(n_elements: int, eta: float, p: float) -> int:
@@ -286,12 +282,6 @@ def encoded_clients(lists: Lists, n_tasks: int, *, has_homes: bool) -> NDArray[n
     with_rows = np.flatnonzero(n_entries)
     n_fitting = np.searchsorted(n_entries[with_rows].cumsum(), MOST // n_tasks, side="right")
     return with_rows[: max(2, int(n_fitting))]
-
-
-def encoded_clients_of_all(tasks: Sequence[Lists], n_tasks: int, *, has_homes: bool) -> NDArray[np.int64]:
-    """Clients whose lists are encoded in all these tasks, or in the one that a client belongs to."""
-    of_task = [encoded_clients(lists, n_tasks, has_homes=has_homes) for lists in tasks]
-    return np.concatenate(of_task) if has_homes else min(of_task, key=len)
 
 
 def full_lists(lists: Lists, modes: NDArray[np.int64], clients: NDArray[np.int64], *, has_homes: bool = False) -> FullLists:

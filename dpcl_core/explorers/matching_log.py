@@ -149,8 +149,9 @@ class MatchingLog:
         if is_long(modes):
             if compared.covariances.ndim != 3:
                 return {}
-            encoded = matching.encoded_clients_of_all(self._lists, self._n_tasks, has_homes=self._has_homes)
-            first = np.isin(clients, encoded)
+            # Clients whose lists are encoded in all tasks, or in the one that a client belongs to.
+            encoded = [matching.encoded_clients(one, self._n_tasks, has_homes=self._has_homes) for one in self._lists]
+            first = np.isin(clients, np.concatenate(encoded) if self._has_homes else min(encoded, key=len))
             compared, modes = subsample(compared.take(np.flatnonzero(first)), modes[first])
             n_compared = int((modes >= 0).sum())
         if len(set(modes[modes >= 0].tolist())) < 2:

@@ -16,7 +16,6 @@ from dpcl_core.methods.federated import matchers
 from dpcl_core.methods.federated.lists import Lists, Signature
 from dpcl_core.spec import Cell
 
-_N_FITTED = 500  # most public points to which a map's axes are fitted
 _N_DRAWS = 256  # draws of a prototype's noise, for its spread on the signatures' map
 _AT_ONCE = 32  # prototypes whose noise is drawn in one pass: memory grows with their number
 
@@ -37,7 +36,7 @@ class ProjectionMaps:
     @classmethod
     def of(cls, public: NDArray[np.floating], signature: Signature) -> ProjectionMaps:
         """From public embeddings or released prototypes [p, d], at least three; uses at most the first 500."""
-        points = np.asarray(public[:_N_FITTED], dtype=np.float64)
+        points = np.asarray(public[:500], dtype=np.float64)
         same = np.broadcast_to(np.maximum(points.var(axis=0), 1e-6), points.shape)
         return cls(signature, *_principal(points), *_principal(signature.of(points, same)))
 
@@ -101,7 +100,12 @@ def signatures(cell: Cell, task: int, round: int, matched: Matched, maps: Projec
     points = maps.signatures(lists.means, lists.covariances)[exists]
     regrets: list[float | None] = [None] * int(exists.sum())
     if matched.is_one_to_one and len(matched.prototype_features) >= 2:
-        regrets = [round_to(value) for value in _regrets(matched)[exists]]
+        # The extra cost of a list when an entry is barred from its group, relative to the list's current cost.
+        groups = matched.prototype_features
+        costs = np.stack([matchers.squared_distances(features, groups) for features in matched.features])
+        current = np.take_along_axis(costs, np.maximum(matched.ids, 0)[:, :, None], axis=2)[..., 0].sum(axis=1)
+        extra = np.stack([matchers.regrets(features, groups) for features in matched.features])
+        regrets = [round_to(value) for value in (extra / np.maximum(current, 1e-12)[:, None])[exists]]
     clients = np.broadcast_to(matched.clients[:, None], exists.shape)
     # The prototypes on both maps, with the spread of their noise; their covariance is the average entry's.
     average = matched.lists.covariances.mean(axis=(0, 1))
@@ -143,16 +147,6 @@ def signatures(cell: Cell, task: int, round: int, matched: Matched, maps: Projec
 def round_to(value: float, digits: int = 4) -> float:
     """A number to this many significant digits: events are stored and sent often, and a figure shows no more."""
     return float(f"{value:.{digits}g}")
-
-
-def _regrets(matched: Matched) -> NDArray[np.float64]:
-    """Extra cost [n, L] of a list when an entry is barred from its group, relative to the list's current cost."""
-    groups = matched.prototype_features
-    costs = np.stack([matchers.squared_distances(features, groups) for features in matched.features])
-    current = np.take_along_axis(costs, np.maximum(matched.ids, 0)[:, :, None], axis=2)[..., 0].sum(axis=1)
-    extra = np.stack([matchers.regrets(features, groups) for features in matched.features])
-    relative: NDArray[np.float64] = extra / np.maximum(current, 1e-12)[:, None]
-    return relative
 
 
 Spread = tuple[tuple[float, float, float], ...]

@@ -25,7 +25,6 @@ from dpcl_core.privacy import text_mechanisms
 
 Floats = NDArray[np.floating]
 Bools = NDArray[np.bool_]
-_ENDS = (".", "!", "?", "…", "")  # of a whole text
 _WORD = re.compile(r"\S+")
 
 
@@ -51,7 +50,7 @@ class Tokens:
 
 def whole_words(text: ScoredText) -> ScoredText:
     """The text up to its last blank, where the greatest length that a run reads may have cut it inside a word."""
-    if not text.tokens or text.tokens[-1].rstrip()[-1:] in _ENDS:
+    if not text.tokens or text.tokens[-1].rstrip()[-1:] in (".", "!", "?", "…", ""):
         return text
     n = max((place for place, token in enumerate(text.tokens) if token.startswith(" ")), default=0)
     parts = ("tokens", "probability", "commonness", "is_stop", "kinds")

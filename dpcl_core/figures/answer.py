@@ -23,7 +23,6 @@ from dpcl_core.privacy.statement import Standing, at_least
 if TYPE_CHECKING:
     import pandas as pd
 
-_LEVEL = 0.05
 _MOST_LISTED = 3  # runs whose forgetting a sentence lists one by one
 
 
@@ -233,7 +232,7 @@ def _difference(first: Mapping[int, float], second: Mapping[int, float], n_compa
     points = [100 * (first[seed] - second[seed]) for seed in sorted(first.keys() & second.keys())]
     if len(points) < MIN_SEEDS:
         return None
-    factor = student_quantile(len(points) - 1, 1 - _LEVEL / (2 * n_compared))
+    factor = student_quantile(len(points) - 1, 1 - 0.05 / (2 * n_compared))
     return fmean(points), max(PRINTED, factor * stdev(points) / math.sqrt(len(points))), len(points)
 
 

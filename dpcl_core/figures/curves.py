@@ -62,7 +62,19 @@ def accuracy_over_tasks(
     if is_ghost:
         lines = [line._replace(colour=theme.ink(dark).soft) for line in lines]
     chart, _ = _chart(lines, n_tasks, _axis(lines, score), dark, references)
-    return chart.picture(_accuracy_finding(per_seed, n_tasks, score, standing))
+    # The state after the last task that all budgets have reached: the ends of the grid and the line without noise.
+    reached = int(per_seed.groupby("epsilon")["after_task"].max().min())
+    ended = per_seed[per_seed["after_task"] == reached]
+    at = {float(e): _shares(values.tolist()) for e, values in ended.groupby("epsilon")["value"]}
+    when = f"After {_tasks(reached + 1)}" + (f" of {n_tasks}" if reached + 1 < n_tasks else "")
+    finite = sorted(filter(math.isfinite, at))
+    chosen = [math.inf] if math.inf in at else []
+    chosen += sorted({finite[-1], finite[0]}, reverse=True) if finite else []
+    if len(at) == 1:
+        return chart.picture(f"{when}, {score} {epsilon_phrase(chosen[0], standing)} is {_amount(at[chosen[0]])}.")
+    parts = [f"{100 * at[e].mean:.1f} % {epsilon_phrase(e, standing)}" for e in chosen]
+    n = min(summary.n for summary in at.values())
+    return chart.picture(f"{when}: {', '.join(parts)}" + (" (a single draw each)." if n == 1 else "."))
 
 
 def forgetting_over_tasks(
@@ -250,22 +262,6 @@ def _amount(mean_interval: Interval) -> str:
 
 def _tasks(k: int) -> str:
     return "the first task" if k == 1 else f"{k} tasks"
-
-
-def _accuracy_finding(per_seed: pd.DataFrame, n_tasks: int, score: str, standing: Standing) -> str:
-    """The state after the last task that all budgets have reached: the ends of the grid and the line without noise."""
-    reached = int(per_seed.groupby("epsilon")["after_task"].max().min())
-    ended = per_seed[per_seed["after_task"] == reached]
-    at = {float(e): _shares(values.tolist()) for e, values in ended.groupby("epsilon")["value"]}
-    when = f"After {_tasks(reached + 1)}" + (f" of {n_tasks}" if reached + 1 < n_tasks else "")
-    finite = sorted(filter(math.isfinite, at))
-    chosen = [math.inf] if math.inf in at else []
-    chosen += sorted({finite[-1], finite[0]}, reverse=True) if finite else []
-    if len(at) == 1:
-        return f"{when}, {score} {epsilon_phrase(chosen[0], standing)} is {_amount(at[chosen[0]])}."
-    parts = [f"{100 * at[e].mean:.1f} % {epsilon_phrase(e, standing)}" for e in chosen]
-    n = min(summary.n for summary in at.values())
-    return f"{when}: {', '.join(parts)}" + (" (a single draw each)." if n == 1 else ".")
 
 
 # Final accuracy of every class, one bar per class and state.

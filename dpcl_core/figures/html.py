@@ -9,8 +9,6 @@ from dpcl_core.figures import svg
 from dpcl_core.figures.picture import Picture, Provenance
 
 _HEAD = '<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title>'
-_LONG = 6000  # characters
-_MOST_SAID = 8  # sentences in a notebook's cell
 _STYLE = (
     '<meta name="viewport" content="width=device-width"><style>pre{white-space:pre-wrap;overflow-wrap:anywhere;'
     "padding:1rem;background:#f4f4f4}figure{margin:2rem 0}summary{padding:1rem 0}</style>"
@@ -45,16 +43,16 @@ def report(
 
 def cell(title: str, picture: Picture | None, said: Sequence[str], source: str) -> str:
     """What a notebook shows of a result, at most 60 kB. Without room for the drawing its finding remains."""
-    below = "".join(f"<p>{escape(one)}</p>" for one in said[:_MOST_SAID])
+    below = "".join(f"<p>{escape(one)}</p>" for one in said[:8])
     head = f"<p><b>{escape(title)}</b></p>" if title else ""
     shown = "" if picture is None else picture._repr_html_()
     return f"<div>{head}{shown}{below}<p><small>{escape(source)}</small></p></div>"
 
 
 def _text(text: str) -> str:
-    """A text as it is written; a long one folds."""
+    """A text as it is written; one of more than 6,000 characters folds."""
     body = f"<pre>{escape(text)}</pre>"
-    if len(text) <= _LONG:
+    if len(text) <= 6000:
         return body
     return f"<details><summary>Show all {len(text.splitlines()):,} lines</summary>{body}</details>"
 

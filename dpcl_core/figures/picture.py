@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 _KEY = secrets.token_hex(8)  # which no name can hold: it is drawn anew in every process
 BREAK = f"{_KEY}br{_KEY}"
 _MARKUP = re.compile(f"{_KEY}(br|/?b){_KEY}")
-MOST_DRAWN = 48_000  # characters of a drawing in a notebook's cell
 _NUMBERS = frozenset({int, float, bool, type(None)})  # of a list that says nothing: most of a figure
 _TEMPLATES = ("hovertemplate", "texttemplate", "template")
 
@@ -59,7 +58,7 @@ class Picture:
         """What a notebook shows: the drawing as SVG where it is no larger than 48 kB, and the finding."""
         draw = import_module("dpcl_core.figures.svg").draw_svg  # which draws pictures, and so cannot be named above
         drawn = "" if self.is_empty else draw(self)
-        return f"<div>{drawn if len(drawn) < MOST_DRAWN else ''}<p><b>{escape(self.finding)}</b></p></div>"
+        return f"<div>{drawn if len(drawn) < 48_000 else ''}<p><b>{escape(self.finding)}</b></p></div>"
 
     @cached_property
     def figure(self) -> go.Figure:

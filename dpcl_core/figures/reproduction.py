@@ -177,20 +177,16 @@ def trials(table: pd.DataFrame, *, n_trials: int, n_validation: int, dark: bool 
             marker, hover = {"color": colour, "symbol": symbol, "size": 8}, f"trial %{{x}}: {outcome}<br>{settings}"
             data = rows[["learning_rate", "batch_size", "clip_norm"]].to_numpy()
             chart.marks(rows["trial"], rows["y"], name, marker, hover, customdata=data)
-    return chart.picture(_tuning_finding(table, done, n_validation))
-
-
-def _tuning_finding(table: pd.DataFrame, done: pd.DataFrame, n_validation: int) -> str:
-    failed = f" {len(table) - len(done)} of {len(table)} failed." if len(done) < len(table) else ""
+    failures = f" {len(failed)} of {len(table)} failed." if len(failed) else ""
     if done.empty:
-        return f"No trial has ended well yet.{failed}"
+        return chart.picture(f"No trial has ended well yet.{failures}")
     best = done.loc[done["accuracy"].idxmax()]
     value = float(best["accuracy"])
     alike = int((done["accuracy"] == value).sum())
     shared = f", as good as {alike - 1} later one{'s' if alike > 2 else ''}" if alike > 1 else ""
     error = 100 * math.sqrt(value * (1 - value) / n_validation)
     doubt = f" (standard error {error:.1f} points)" if error else ""
-    return (
+    return chart.picture(
         f"Trial {int(best['trial'])} is the best of {len(table)}{shared}: {100 * value:.1f} % of {n_validation} held-out "
-        f"examples{doubt}.{failed}"
+        f"examples{doubt}.{failures}"
     )

@@ -48,20 +48,16 @@ def members_and_ensemble(rows: pd.DataFrame, *, dark: bool = False) -> Picture:
         bars = {"type": "data", "symmetric": False, "array": high - mean, "arrayminus": mean - low}
         hover = f"{name}: %{{y:.1f}} %<extra>%{{x}}</extra>"
         chart.marks(labels, mean, name, marker, error_y=bars, hoverinfo=None, hovertemplate=hover)
-    return chart.picture(_finding(groups[list(_NAMES)].mean()))
-
-
-def _finding(means: pd.DataFrame) -> str:
-    """Sentence on the cost of noise for both, from the largest finite budget to no noise; means by epsilon."""
+    # The cost of noise for both, from the largest finite budget to no noise.
+    means = groups[list(_NAMES)].mean()
     finite = [epsilon for epsilon in means.index if math.isfinite(epsilon)]
     if not finite or math.inf not in means.index:
         pairs = (f"at {epsilon_label(row.Index)} {row.member:.1f} and {row.ensemble:.1f} %" for row in means.itertuples())
-        return f"Members alone and ensemble: {'; '.join(pairs)}."
-    some = max(finite)
-    gains = means.loc[math.inf] - means.loc[some]
+        return chart.picture(f"Members alone and ensemble: {'; '.join(pairs)}.")
+    gains = means.loc[math.inf] - means.loc[max(finite)]
     changes = {name: f"{abs(gain):.1f} points {'better' if gain >= 0 else 'worse'}" for name, gain in gains.items()}
-    return (
-        f"Without noise members alone are {changes['member']} than at {epsilon_label(some)}, "
+    return chart.picture(
+        f"Without noise members alone are {changes['member']} than at {epsilon_label(max(finite))}, "
         f"the ensemble {changes['ensemble']}."
     )
 

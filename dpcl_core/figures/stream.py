@@ -15,10 +15,8 @@ from dpcl_core.figures.picture import Picture, bold, counted, minus
 from dpcl_core.lessons.text import Scale
 
 _MAX_NAMES = 20  # classes; more names than this would not be readable beside their rows and are shown on hover only
-_MAX_TASK_NAMES = 6
 _MAX_SIZES = 12  # tasks; more numbers than this would not fit above or below their bars, on a telephone at least
 _BARS, _GAP = 36, 8  # pixels of the strip of task sizes, and between it and the grid
-_VEIL = 0.72  # opacity over what has not been read yet
 _BLUES = ((0.0, "#cfe4f4"), (1.0, "#1f6fb0"))
 _BLUES_DARK = ((0.0, "#1c3f58"), (1.0, "#6db3e8"))
 
@@ -35,7 +33,10 @@ def stream(
     Shades follow the square root, so that few examples are visible, too.
     """
     called = list(tasks) or [f"task {number}" for number in range(1, len(homes) + 1)]
-    rows = _ordered(homes, counts)
+    rows = list(dict.fromkeys(label for home in homes for label in home))
+    if counts is not None:  # by their first home task; within a home, those in one task only come first
+        first = {label: index for index, home in reversed(list(enumerate(homes))) for label in home}
+        rows.sort(key=lambda label: (first[label], int((counts[:, label] > 0).sum() > 1)))
     names = [classes[label] for label in rows]
     is_home = np.array([[label in home for home in map(set, homes)] for label in rows])
     grid = is_home.astype(np.int32) if counts is None else counts.T[rows].astype(np.int32)
@@ -47,8 +48,12 @@ def stream(
         zmax=float(np.sqrt(grid.max(initial=1))), colorscale=_BLUES_DARK if dark else _BLUES, showscale=False, xgap=2,
         ygap=1 if len(rows) <= _MAX_NAMES else 0, hoverongaps=False,
     )  # fmt: skip
-    if counts is not None:
-        sizes, soft = counts.sum(axis=1), chart.ink.soft
+    if counts is None:
+        at_home = sorted(map(len, homes))
+        amount = f"{at_home[0]}" if at_home[0] == at_home[-1] else f"{at_home[0]} to {at_home[-1]}"
+        finding = f"{len(homes)} tasks with {amount} {'class' if amount == '1' else 'classes'} at home in each."
+    else:
+        finding, sizes, soft = _finding(counts, homes), counts.sum(axis=1), chart.ink.soft
         chart.add(
             "bar", "%{hovertext}: %{y} training examples", x=np.arange(1, len(sizes) + 1), y=sizes, yaxis="y2", width=0.8,
             marker={"color": soft, "opacity": 0.55}, textposition="outside", textfont={"color": soft, "size": 11},
@@ -56,21 +61,11 @@ def stream(
         )  # fmt: skip
     if filled < 1:
         rest = {"x0": 0.5 + filled * len(homes), "x1": len(homes) + 0.5, "y0": 0, "y1": 1.2, "line": {"width": 0}}
-        veil = {"fillcolor": theme.translucent(chart.ink.ground, _VEIL), "yref": "paper"}
+        veil = {"fillcolor": theme.translucent(chart.ink.ground, 0.72), "yref": "paper"}
         chart.shapes.append({"type": "rect", "xref": "x", **rest, **veil})
-    finding = _plan_finding(homes) if counts is None else _finding(counts, homes)
     if len(rows) < len(classes):
         finding += f" {len(classes) - len(rows)} of {len(classes)} classes are in no task."
     return chart.picture(finding)
-
-
-def _ordered(homes: Sequence[Sequence[int]], counts: NDArray[np.int64] | None) -> list[int]:
-    """The classes by their first home task; within a home, those in one task only come first."""
-    order = list(dict.fromkeys(label for home in homes for label in home))
-    if counts is None:
-        return order
-    first = {label: index for index, home in reversed(list(enumerate(homes))) for label in home}
-    return sorted(order, key=lambda label: (first[label], int((counts[:, label] > 0).sum() > 1), order.index(label)))
 
 
 def _empty(
@@ -78,15 +73,17 @@ def _empty(
 ) -> theme.Chart:
     """The figure before its cells and bars: axes, ground, and thin frames around home classes that are a block of rows."""
     n_rows, n_tasks = is_home.shape
-    has_names, is_named = n_rows <= _MAX_NAMES, len(called) <= _MAX_TASK_NAMES
+    has_names, is_named = n_rows <= _MAX_NAMES, len(called) <= 6
     rows = 15 * n_rows if has_names else 190
     height, below, step = rows if counts is None else rows + _GAP + _BARS, 24 if is_named else 40, -(-n_tasks // _MAX_SIZES)
-    numbers = list(range(step, n_tasks + 1, step))
+    # A task's name where there is room, else the number in its name, or its position.
+    bare = (name.removeprefix("task ") for name in called)
+    ticks = called if is_named else [name if name.isdecimal() else str(place) for place, name in enumerate(bare, start=1)]
     quiet = {"showgrid": False, "zeroline": False, "ticks": ""}
     axes: theme.Properties = {
         "xaxis": quiet | {
-            "range": [0.5, n_tasks + 0.5], "title": None if is_named else "task", "tickvals": numbers,
-            "ticktext": [_tick(called[number - 1], number, is_named) for number in numbers],
+            "range": [0.5, n_tasks + 0.5], "title": None if is_named else "task",
+            "tickvals": list(range(step, n_tasks + 1, step)), "ticktext": list(ticks[step - 1 :: step]),
         },
         "yaxis": quiet | {
             "type": "category", "range": [n_rows - 0.5, -0.5], "domain": [0, rows / height], "showticklabels": has_names,
@@ -131,19 +128,6 @@ def _finding(counts: NDArray[np.int64], homes: Sequence[Sequence[int]]) -> str:
         listed = ", ".join(map(str, empty))
         sentences.append(f"Task {listed} is empty." if len(empty) == 1 else f"Tasks {listed} are empty.")
     return " ".join(sentences)
-
-
-def _plan_finding(homes: Sequence[Sequence[int]]) -> str:
-    sizes = [len(home) for home in homes]
-    amount = f"{sizes[0]}" if len(set(sizes)) == 1 else f"{min(sizes)} to {max(sizes)}"
-    which = "class" if amount == "1" else "classes"
-    return f"{len(homes)} tasks with {amount} {which} at home in each."
-
-
-def _tick(name: str, place: int, is_named: bool) -> str:
-    """The label of a task: its name where there is room, else the number in its name, or its position."""
-    number = name.removeprefix("task ")
-    return name if is_named else number if number.isdecimal() else str(place)
 
 
 # Accuracy by scale of the noise: one shared noise for all pictures against independent noise for each.

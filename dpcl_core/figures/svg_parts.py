@@ -94,11 +94,8 @@ def bare(markup: str) -> str:
 
 def width(markup: str, size: float = SIZE) -> float:
     """The estimated width of a text's longest line in pixels, at a font size in pixels."""
-    return _WIDER * size * max(sum(map(_wide, line)) for line in bare(markup).split("\n"))
-
-
-def _wide(letter: str) -> float:
-    return _WIDTH_OF.get(letter) or (1.0 if unicodedata.east_asian_width(letter) in "WF" else 0.6)
+    lines, broad = bare(markup).split("\n"), unicodedata.east_asian_width
+    return _WIDER * size * max(sum(_WIDTH_OF.get(a) or (1.0 if broad(a) in "WF" else 0.6) for a in line) for line in lines)
 
 
 def height(markup: str = "", size: float = SIZE) -> float:

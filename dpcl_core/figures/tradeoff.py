@@ -95,7 +95,9 @@ def sentence(
     spent = shown_number((accounted or {}).get(reached, reached))
     is_other = spent != shown_number(reached)
     tried = epsilon_label(reached, standing) + (f" (accounted ε = {spent})" if is_other else "")
-    gives = f"gives {_at(answer, answer.budgets.index(reached))}"
+    place = answer.budgets.index(reached)
+    mean, raw = (_percent(values[place], answer.wanted) for values in (answer.means, answer.measured))
+    gives = f"gives {mean}" if mean == raw else f"gives {mean}, measured {raw}"
     if answer.crossing == 0:
         return f"Even {tried} {gives}, so {wanted} needs no more ({_range(answer)})."
     if answer.reached is None:
@@ -175,12 +177,6 @@ def _crossing(budgets: Sequence[float], rising: Sequence[float], wanted: float) 
         return math.inf
     share = min(1.0, (wanted - rising[place - 1]) / (rising[place] - rising[place - 1]))
     return float(budgets[place - 1] * (budgets[place] / budgets[place - 1]) ** share)
-
-
-def _at(answer: Needed, place: int) -> str:
-    """The score of a budget on the curve, and the one that was measured where that is another."""
-    mean, raw = (_percent(values[place], answer.wanted) for values in (answer.means, answer.measured))
-    return mean if mean == raw else f"{mean}, measured {raw}"
 
 
 def _percent(value: float, wanted: float) -> str:

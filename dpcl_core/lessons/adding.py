@@ -251,7 +251,6 @@ def _sums(n_rare: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
 # Public digits, without noise unless it says so: what is shown here is forgetting, not privacy.
 
 
-ForgettingWay = Literal["plain", "own labels", "replay", "sums"]
 N_TASKS = 5
 _STEPS, _RATE = 60, 20.0  # full-batch gradient steps a task, of a softmax on rows of length 1
 _FORGETTING_DRAWS = 10
@@ -270,7 +269,7 @@ def gradient(weights: Matrix, rows: Matrix, labels: NDArray[np.int64], listed: N
 
 
 @lru_cache(maxsize=16)
-def accuracies(way: ForgettingWay, n_kept: int = 0) -> Matrix:
+def accuracies(way: Literal["plain", "own labels", "replay", "sums"], n_kept: int = 0) -> Matrix:
     """Accuracies while five tasks of two digits are learned.
 
     "plain": gradient steps on the task's pictures, all ten digits compete. "own labels": only the task's two digits compete

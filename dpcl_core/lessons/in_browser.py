@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from html import escape
 from typing import Final
@@ -70,21 +70,16 @@ def page(part: str) -> str:
     sheets = "".join(_sheet(number, lesson) for number, lesson in lessons) + f"<h2>Exercises</h2>{rows}"
     solved = "".join(f"<p><b>{place}{one.letter} {_words(one.shown)}.</b> {_words(one.how)}</p>" for one in asked)
     answers = "".join(_answers(number, lesson) for number, lesson in lessons) + f"<h2>Exercises</h2>{solved}"
-    return (
-        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title><style>{style}</style><body>'
-        f"<section><h1>{title}: for the teacher</h1>{_notes(part)}{_plan(part)}</section>"
-        f"<section><h1>{title}</h1>{sheets}</section>"
-        f'<section class="answers"><h1>{title}: answers</h1>{answers}</section></body></html>'
-    )
-
-
-def _notes(part: str) -> str:
     notes = text.notes()[part]
     beliefs = "".join(f"<p><i>“{_words(one.belief)}”</i> {_words(one.reply)}</p>" for one in notes.misconceptions)
     return (
+        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title><style>{style}</style><body>'
+        f"<section><h1>{title}: for the teacher</h1>"
         f"<h3>What to look for</h3><p>{_words(notes.look_for)}</p><h3>What students often believe</h3>{beliefs}"
         f"<h3>A question to ask</h3><p>{_words(notes.ask)}</p>"
-        f"<h3>When a prediction is wrong</h3><p>{_words(notes.when_wrong)}</p>"
+        f"<h3>When a prediction is wrong</h3><p>{_words(notes.when_wrong)}</p>{_plan(part)}</section>"
+        f"<section><h1>{title}</h1>{sheets}</section>"
+        f'<section class="answers"><h1>{title}: answers</h1>{answers}</section></body></html>'
     )
 
 
@@ -170,7 +165,7 @@ def document(
     return {
         "name": name, "epoch": epoch, "lesson": _lesson(name), "start": begin,
         "hidden": list(hidden), "is_quiet": is_quiet, "first": first, "is_alone": is_alone, "delta": label_game.DELTA,
-        "words": words, "game": _GAMES[name](),
+        "words": words, "game": _label() if name == "label" else _noise(),
     }  # fmt: skip
 
 
@@ -233,6 +228,3 @@ def _noise() -> dict[str, object]:
 
 def _encoded(values: NDArray[np.generic], kind: type[np.generic]) -> str:
     return base64.b64encode(np.ascontiguousarray(values, dtype=kind).tobytes()).decode()
-
-
-_GAMES: Mapping[str, Callable[[], dict[str, object]]] = {"label": _label, "noise": _noise}

@@ -118,7 +118,6 @@ def promised_hits(false_alarms: NDArray[np.float64], epsilon: float, delta: floa
 # The digits learned in one task by three methods whose noise is never shared: real runs.
 
 
-REPAIRS_SEEDS = (0, 1, 2)
 # By method: fresh noise on each picture, in every step, once on sums over all pictures. The middle one is plain DP-SGD, as
 # DP-A-GEM's is while there is one task and so nothing to replay; DP-A-GEM itself trains whole networks.
 METHODS: Mapping[str, Params] = {
@@ -151,7 +150,7 @@ def _on_digits(method: str, params: Params, scenario: ScenarioSpec, privacy: Pri
     """A run on the bundled digits, whose labels are public."""
     return RunSpec(
         method=method, params=params, data=DataSpec(dataset="digits", backbone="pixels"), scenario=scenario,
-        labels="prior-const", privacy=privacy, seeds=REPAIRS_SEEDS,
+        labels="prior-const", privacy=privacy, seeds=(0, 1, 2),
     )  # fmt: skip
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from html import escape
 from pathlib import Path
 from typing import Final
 
-from dpcl_core import page as page_engine
 from dpcl_core import paths
 from dpcl_core.elements import calculator, element
 from dpcl_core.elements.element import ANCHORS, CALCULATOR, DRAG, HERO, LESSON, TOKENS, Door, Element, in_html
@@ -17,7 +16,6 @@ from dpcl_core.errors import BadInput
 from dpcl_core.explorers.tokens import Dials
 from dpcl_core.figures.statistics import interval_factor
 from dpcl_core.lessons import in_browser, text
-from dpcl_core.papers.answers import Tested
 from dpcl_core.privacy import statement
 from dpcl_core.site import live as live_files
 from dpcl_core.site import runs
@@ -174,11 +172,19 @@ _BADGE_HELP = "Results of the run in this page. The slider has the trained budge
 def live_page() -> Page:
     """The page. Its choices come from `live/manifest.json`, and its figure is the ε slider of the app."""
     first = element.drag_document(calculator.digits(*FIRST), START, ("accuracy", "matrix"))
+    # What the scripts start from: words of the slider, half widths of intervals by number of seeds, budgets, exercises.
+    data = {
+        "words": calculator.words("test examples", "trained here", _BADGE_HELP, odds=""),
+        "odds": {"later": _LATER, "below": _BELOW, "bound": statement.ODDS, "none": statement.NO_ODDS},
+        "intervals": [interval_factor(n) for n in range(MOST_SEEDS + 1)],
+        "budgets": [*calculator.BUDGETS, "inf"],
+        "exercises": paths.asset_table("live/exercises.toml"),
+    }
     marks = {
         "FIRST": DRAG.inline(first, name="first"),
         "REPLAYED": escape(_REPLAYED),
         "LEAVES": escape(_LEAVES),
-        "DATA": element.in_html(json.dumps(_data(), allow_nan=False)),
+        "DATA": element.in_html(json.dumps(data, allow_nan=False)),
         "DOOR": element.in_html(_read("door.js")),
     }
     body = _read("page.html")
@@ -189,7 +195,10 @@ def live_page() -> Page:
 
 def with_doors(pages: Iterable[Page]) -> Iterator[Page]:
     """The pages; Start and every answer whose run this page can repeat lead to it."""
-    links = {runs.file_of(question): link for question, forms in runs.recorded() if (link := _repeated(forms))}
+    links = {}
+    for question, forms in runs.recorded():
+        if link := live_files.link_here(spec for form in reversed(forms) for spec in form.specs.values()):  # smallest first
+            links[runs.file_of(question)] = link
     for one in pages:
         mark, is_start = '<p class="row">', one.file == runs.HOME
         if is_start or one.file in links:
@@ -201,29 +210,12 @@ def with_doors(pages: Iterable[Page]) -> Iterator[Page]:
             yield one
 
 
-def _repeated(forms: Sequence[Tested]) -> str:
-    """The end of the link to the first run of these forms that a page can repeat, the smallest first; empty without one."""
-    specs = (spec for form in reversed(forms) for spec in form.specs.values())
-    return next((page_engine.link(spec) for spec in specs if live_files.runs_here(spec)), "")
-
-
 def scripts() -> Mapping[str, str]:
     """The page's scripts by their path in the site's folder. They end in .js: some hosts do not know .mjs for a script."""
     folder = paths.assets_dir()
     modules = [*(folder / "live").glob("*.mjs"), folder / "shared" / "dom.mjs"]
     found = {f"live/{path.stem}.js": path.read_text(encoding="utf-8") for path in sorted(modules)}
     return {**found, CACHE: _read(CACHE)}  # what keeps pages must lie in their folder
-
-
-def _data() -> dict[str, object]:
-    """What the scripts start from: words of the slider, half widths of intervals by number of seeds, budgets, exercises."""
-    return {
-        "words": calculator.words("test examples", "trained here", _BADGE_HELP, odds=""),
-        "odds": {"later": _LATER, "below": _BELOW, "bound": statement.ODDS, "none": statement.NO_ODDS},
-        "intervals": [interval_factor(n) for n in range(MOST_SEEDS + 1)],
-        "budgets": [*calculator.BUDGETS, "inf"],
-        "exercises": paths.asset_table("live/exercises.toml"),
-    }
 
 
 def _read(name: str) -> str:

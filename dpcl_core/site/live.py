@@ -18,14 +18,13 @@ import tempfile
 import urllib.error
 import urllib.request
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import MISSING
 from functools import cache
 from hashlib import sha256
 from importlib.metadata import distribution
 from importlib.util import find_spec
-from itertools import product
 from pathlib import Path
 from typing import Any, Final
 
@@ -42,7 +41,7 @@ from dpcl_core.data.dataset import Images
 from dpcl_core.data.rows import digits_file
 from dpcl_core.errors import BadInput, DataMissing
 from dpcl_core.events import JsonValue, plain
-from dpcl_core.fields import Form, of_fields
+from dpcl_core.fields import of_fields
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.method import MethodCard
 from dpcl_core.scenarios import catalog as scenarios
@@ -68,7 +67,6 @@ _DAY = (1980, 1, 1, 0, 0, 0)  # of every file in an archive: the same files give
 _DIGIT = (8, 8, 1)
 # What a form has at first where clients train: a page multiplies matrices ten times slower than the app does.
 _LIGHTER = {"hidden": 0, "rounds": 5, "local_steps": 5, "restarts": 1, "samples": 200}
-_IN_ROUNDS = {"learning_rate": 0.03}  # five rounds at the printed rate hardly move a head
 _OF_METHOD = {"fedcil-dp": {"hidden": 16, "noise_size": 16, "consolidation_steps": 5}}
 SECONDS: Final = "live/seconds.json"  # of one model by method, written by scripts/record_page.py
 _MOST_MODELS = 30  # of a run that the page offers
@@ -138,15 +136,13 @@ def engine() -> bytes:
     found[f"dpcl_core/assets/{load.name_of(_DIGIT)}"] = written.getvalue()
     for module, package in _PYTHON.items():
         found |= _module(module) | _licences(package)
-    events = {f"{_EVENTS}/__init__.py": b"", **_module(f"{_EVENTS}.dp_event", _EVENTS)}
+    source = Path(str(find_spec(_EVENTS).origin)).with_name("dp_event.py")  # type: ignore[union-attr]
+    events = {f"{_EVENTS}/__init__.py": b"", f"{_EVENTS}/{source.name}": source.read_bytes()}
     return _archive({**found, **events, **_licences("dp-accounting")})
 
 
-def _module(name: str, package: str = "") -> dict[str, bytes]:
+def _module(name: str) -> dict[str, bytes]:
     """The files of a module or package of this environment, by their path in an archive."""
-    if package:
-        source = Path(str(find_spec(package).origin)).with_name(f"{name.rpartition('.')[2]}.py")  # type: ignore[union-attr]
-        return {f"{package}/{source.name}": source.read_bytes()}
     spec = find_spec(name)
     assert spec is not None
     if not spec.submodule_search_locations:
@@ -177,7 +173,7 @@ def choices() -> dict[str, JsonValue]:
     seconds = json.loads((paths.assets_dir() / SECONDS).read_bytes())
     found: dict[str, Any] = {
         "datasets": [*(_dataset(datasets.card(name)) for name in DATASETS), _own()],
-        "networks": [_network(name) for name in NETWORKS],
+        "networks": [{"name": n, **_words(backbones.CARDS[n]), "reads": backbones.CARDS[n].reads} for n in NETWORKS],
         "methods": [
             {
                 "name": card.name, **_words(card), "guarantee": card.guarantee, "scenarios": card.scenarios,
@@ -210,12 +206,8 @@ def lighter(card: MethodCard) -> dict[str, object]:
     if "federated" not in card.scenarios:
         return {}
     known = of_fields(card.params)
-    in_rounds = _IN_ROUNDS if "rounds" in known else {}
+    in_rounds = {"learning_rate": 0.03} if "rounds" in known else {}  # five rounds at the printed rate hardly move a head
     return {name: one for name, one in {**_LIGHTER, **in_rounds, **_OF_METHOD.get(card.name, {})}.items() if name in known}
-
-
-def _network(name: str) -> dict[str, object]:
-    return {"name": name, **_words(backbones.CARDS[name]), "reads": backbones.CARDS[name].reads}
 
 
 def _methods() -> list[MethodCard]:
@@ -229,28 +221,26 @@ def _words(card: Any) -> dict[str, str]:
 
 def _fields(model: type[Settings], table: str) -> list[dict[str, object]]:
     """The fields of settings as a form has them; not those that are tables, or that another choice gives."""
+    kinds, found = {"row": "list", "dictionary": "text"}, list[dict[str, object]]()
     forms, taken = of_fields(model), {"kind", "method", "dataset", "backbone", "labels"}
-    return [
-        _field(f"{table}.{name}" if table else name, forms[name], one)
-        for name, one in fields_of(model).items()
-        if name not in taken and forms[name].kind not in ("table", "any")
-    ]
-
-
-def _field(key: str, form: Form, one: Any) -> dict[str, object]:
-    kinds = {"row": "list", "dictionary": "text"}
-    about: dict[str, object] = {
-        "key": key, "title": one.metadata.get("title") or key.rpartition(".")[2].replace("_", " ").capitalize(),
-        "description": one.metadata.get("description", ""), "type": kinds.get(form.kind, form.kind),
-        "default": None if one.default is MISSING else one.default, "optional": form.optional, **form.bounds,
-    }  # fmt: skip
-    if form.choices:
-        about["choices"] = form.choices
-    if form.kind == "list":
-        least, most = form.length
-        about |= {"min_length": least, "of": {"type": form.of[0].kind, **form.of[0].bounds}}
-        about |= {"max_length": most} if math.isfinite(most) else {}
-    return about
+    for name, one in fields_of(model).items():
+        form = forms[name]
+        if name in taken or form.kind in ("table", "any"):
+            continue
+        about: dict[str, object] = {
+            "key": f"{table}.{name}" if table else name,
+            "title": one.metadata.get("title") or name.replace("_", " ").capitalize(),
+            "description": one.metadata.get("description", ""), "type": kinds.get(form.kind, form.kind),
+            "default": None if one.default is MISSING else one.default, "optional": form.optional, **form.bounds,
+        }  # fmt: skip
+        if form.choices:
+            about["choices"] = form.choices
+        if form.kind == "list":
+            least, most = form.length
+            about |= {"min_length": least, "of": {"type": form.of[0].kind, **form.of[0].bounds}}
+            about |= {"max_length": most} if math.isfinite(most) else {}
+        found.append(about)
+    return found
 
 
 def _dataset(card: DatasetCard) -> dict[str, object]:
@@ -297,14 +287,17 @@ def _starts() -> Iterator[dict[str, object]]:
             if runs_here(spec) and spec.n_cells <= _MOST_MODELS:
                 about = presets.about(name)
                 yield {"name": name, "title": about.title, "question": about.question, "settings": spec.jsonable()}
-    for dataset, method in product(DATASETS[1:], ("cosine",)):
-        raw = {"method": method, "data": {"dataset": dataset}, "scenario": {"kind": "class-incremental", "tasks": 2}}
-        if "news" not in dataset:
-            raw["scenario"] = {"kind": "class-incremental", "tasks": 5}
-        card = datasets.card(dataset)
-        spec = checks.parse({**raw, "seeds": [0, 1, 2]})
-        question = f"What does ε cost on {card.title.lower()}?"
-        yield {"name": dataset, "title": card.title, "question": question, "settings": spec.jsonable()}
+    for dataset in DATASETS[1:]:
+        title = datasets.card(dataset).title
+        stream = {"kind": "class-incremental", "tasks": 2 if "news" in dataset else 5}
+        spec = checks.parse({"method": "cosine", "data": {"dataset": dataset}, "scenario": stream, "seeds": [0, 1, 2]})
+        question = f"What does ε cost on {title.lower()}?"
+        yield {"name": dataset, "title": title, "question": question, "settings": spec.jsonable()}
+
+
+def link_here(specs: Iterable[RunSpec]) -> str | None:
+    """The end of the link to the first of these runs that a page can repeat; None if there is none."""
+    return next((page.link(spec) for spec in specs if runs_here(spec)), None)
 
 
 def runs_here(spec: RunSpec) -> bool:
@@ -324,7 +317,6 @@ def runs_here(spec: RunSpec) -> bool:
 PYODIDE = "pyodide"
 LOCK = "pyodide-lock.json"
 _FETCH = "fetch"
-_SECONDS = 30
 
 
 def about_python() -> Mapping[str, Any]:
@@ -339,7 +331,11 @@ def core_files() -> list[str]:
 
 def python_folder() -> Path | None:
     """The folder with all files, in the environment or in the user's cache; None where it is in neither, or not whole."""
-    return next((place for place in paths.shared_dirs(PYODIDE) if _is_whole(place)), None)
+    for place in paths.shared_dirs(PYODIDE):
+        has_core = all((place / name).is_file() for name in core_files())
+        if has_core and all((place / name).is_file() for name in _wanted(place)):
+            return place
+    return None
 
 
 def package_files(place: Path) -> dict[str, list[str]]:
@@ -367,12 +363,6 @@ def _wanted(place: Path) -> dict[str, str]:
     return {one["file_name"]: one["sha256"] for one in known if one["file_name"] in names}
 
 
-def _is_whole(place: Path) -> bool:
-    if any(not (place / name).is_file() for name in core_files()):
-        return False
-    return all((place / name).is_file() for name in _wanted(place))
-
-
 def _brought(place: Path, wanted: Mapping[str, str], registry: str) -> Iterator[Step]:
     """Brings the files that are not there, from the official server or else from a registry, and checks each."""
     if not (missing := [name for name, digest in wanted.items() if _digest(place / name) != digest]):
@@ -383,7 +373,7 @@ def _brought(place: Path, wanted: Mapping[str, str], registry: str) -> Iterator[
             for number, name in enumerate(missing):
                 yield Step("downloading from the official server", number, len(missing))
                 address = about_python()["official"].format(version=about_python()["version"], file=name)
-                with urllib.request.urlopen(address, timeout=_SECONDS) as answer:
+                with urllib.request.urlopen(address, timeout=30) as answer:
                     content: bytes = answer.read()
                 _keep(content, place / name, wanted[name])
         except (OSError, http.client.HTTPException):  # whoever cannot reach it may reach a registry

@@ -16,7 +16,6 @@ from dpcl_core import paths
 from dpcl_core.backbones import catalog as backbones
 from dpcl_core.data import catalog as datasets
 from dpcl_core.elements import element
-from dpcl_core.events import References
 from dpcl_core.figures import reproduction, svg
 from dpcl_core.figures.picture import Picture, counted, epsilon_text, span
 from dpcl_core.figures.statistics import interval
@@ -35,7 +34,6 @@ POLICY = (
     "form-action 'none'"
 )
 _NOSCRIPT = "Text and figures work without scripts. To move a slider, allow this page's own script; it sends nothing."
-_WIDTHS = {"wide": 760, "narrow": 330}  # pixels: beside other things on a desk, and on a phone of 390
 _NUMBER = re.compile(r"[-+−–∞]?[\d.,]*( (±|to) [-+−]?[\d.,]+)?$")
 
 
@@ -57,7 +55,9 @@ class Page:
 
 def run_page(page: Page, menu: Sequence[Page]) -> str:
     """The whole HTML document. `menu`: the pages in the menu."""
-    links = "".join(f'<li><a href="{one.file}"{_current(one, page)}>{escape(one.menu)}</a></li>' for one in menu if one.menu)
+    current = {page.under: ' aria-current="true"', page.file: ' aria-current="page"'}
+    marked = ((one, current.get(one.file, "")) for one in menu if one.menu)
+    links = "".join(f'<li><a href="{one.file}"{mark}>{escape(one.menu)}</a></li>' for one, mark in marked)
     styles = element.theme() + (paths.assets_dir() / "site" / "site.css").read_text(encoding="utf-8")
     return f"""<!doctype html>
 <html lang="en">
@@ -86,10 +86,6 @@ def run_page(page: Page, menu: Sequence[Page]) -> str:
 """
 
 
-def _current(one: Page, page: Page) -> str:
-    return ' aria-current="page"' if one.file == page.file else ' aria-current="true"' if one.file == page.under else ""
-
-
 def paragraph(text: str, kind: str = "") -> str:
     """A paragraph of plain text; nothing without text. `kind`: a class of the style sheet."""
     return f"<p{_class(kind)}>{escape(text)}</p>" if text else ""
@@ -114,7 +110,10 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]], name: str) -> str
     lines = [tuple(map(str, row)) for row in rows]
     kinds = [_class("number" if all(map(_NUMBER.match, column)) else "") for column in zip(*lines, strict=True)]
     top = "".join(f'<th scope="col"{kind}>{escape(head)}</th>' for head, kind in zip(heads, kinds, strict=True))
-    body = "".join(f"<tr>{_cells(line, kinds)}</tr>" for line in lines)
+    body = ""
+    for first, *others in lines:
+        cells = "".join(f"<td{kind}>{escape(cell)}</td>" for cell, kind in zip(others, kinds[1:], strict=True))
+        body += f'<tr><th scope="row">{escape(first)}</th>{cells}</tr>'
     frame = f'<div class="frame" role="group" tabindex="0" aria-label="{escape(name)}">'
     return f"{frame}<table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div>"
 
@@ -129,16 +128,10 @@ def figure(draw: Callable[[bool], Picture]) -> str:
     """A figure for both themes and two widths, of which a screen shows one. `draw` gets whether it is dark."""
     drawn = []
     for theme, picture in (("light", draw(False)), ("dark", draw(True))):
-        for kind, width in _WIDTHS.items():
+        for kind, width in (("wide", 760), ("narrow", 330)):  # pixels: beside other things on a desk, and on a phone of 390
             inside = svg.draw_svg(picture, width=width, dark=theme == "dark")
             drawn.append(f'<div class="drawn {theme} {kind}">{inside}</div>')
     return f"<figure>{''.join(drawn)}</figure>"
-
-
-def _cells(line: Sequence[str], kinds: Sequence[str]) -> str:
-    first, *others = (escape(cell) for cell in line)
-    cells = (f"<td{kind}>{cell}</td>" for cell, kind in zip(others, kinds[1:], strict=True))
-    return f'<th scope="row">{first}</th>{"".join(cells)}'
 
 
 def _class(kind: str) -> str:
@@ -181,17 +174,13 @@ def gallery() -> str:
     n_runs = sum(len(form.runs) for _, forms in every for form in forms)
     shown = paragraph(f"{len(every)} questions, answered by {n_runs} recorded runs.")
     for group, of in groupby(every, key=lambda one: one[0].group):
-        cards = "".join(_card(question, forms, _PAPERS.get(group)) for question, forms in of)
+        cards = "".join(
+            f'<li class="card"><h4><a href="{file_of(one)}">{escape(one.title)}</a></h4><p>{escape(one.text)}</p>'
+            f"{_verdict(one, forms[0], _PAPERS.get(group))}</li>"
+            for one, forms in of
+        )
         shown += f'<h3>{escape(group)}</h3><ul class="cards">{cards}</ul>'
     return shown
-
-
-def _card(question: questions.Question, forms: Sequence[answers.Tested], paper: Paper | None) -> str:
-    """A question as one link, with its verdict."""
-    return (
-        f'<li class="card"><h4><a href="{file_of(question)}">{escape(question.title)}</a></h4><p>{escape(question.text)}</p>'
-        f"{_verdict(question, forms[0], paper)}</li>"
-    )
 
 
 def _verdict(question: questions.Question, form: answers.Tested, paper: Paper | None) -> str:
@@ -225,16 +214,24 @@ def _answer(question: questions.Question, form: answers.Tested) -> str:
     rows = [row for label, run in form.runs.items() for row in rows_of(titles[label], run)]
     heads = questions.heads(with_forgetting=with_forgetting)
     meanings = paragraph(" ".join(f"{word}: {meaning}" for word, meaning in questions.MEANINGS), "small")
+    # What the lines in the picture are.
+    names = ("chance", "the untrained network", "all tasks at once without noise")
+    levels = zip(names, (known.chance, known.untrained, known.ceiling), strict=True)
+    lines = ", ".join(f"{name} {100 * level:.1f} %" for name, level in levels if level is not None)
+    data = dict.fromkeys(run.dataset_title for run in form.runs.values())
+    networks = dict.fromkeys(backbones.card(run.spec.data.backbone).title for run in form.runs.values())
+    sources = html_list((f"Data: {'; '.join(data)}", f"Networks: {'; '.join(networks)}"))
+    sources += html_list(report.source(titles[label], run) for label, run in form.runs.items())
     parts = [
         "" if len(question.forms) == 1 else f"<h2>{escape(title)}</h2>",
         paragraph(_finding(question, form), "finding"),
         paragraph(_missing(form.specs, form.runs), "small"),
-        f'<div class="card">{figure(lambda dark: draw(dark=dark))}{paragraph(_levels(known, score), "small")}'
+        f'<div class="card">{figure(lambda dark: draw(dark=dark))}{paragraph(f"Lines, {score}: {lines}.", "small")}'
         f"{paragraph(questions.no_ceiling(first), 'small')}"
         f"{paragraph(_STANDINGS, 'small')}</div>",
         folded(f"The numbers: final {score}, %", table(("run", "ε", "mean", "95 % interval", "seeds"), numbers, "Numbers")),
         folded("What each ε is", table(heads, rows, "Budgets") + meanings),
-        folded("Data, networks, machines and commits", _sources(form.runs, titles)),
+        folded("Data, networks, machines and commits", sources),
     ]
     return f"<section>{''.join(parts)}</section>"
 
@@ -248,27 +245,12 @@ def _missing(specs: Mapping[str, RunSpec], found: Mapping[str, Measured]) -> str
     return f"Not recorded: {'; '.join(names)}." if names else ""
 
 
-def _levels(known: References, score: str) -> str:
-    """What the lines in the picture are."""
-    names = ("chance", "the untrained network", "all tasks at once without noise")
-    levels = zip(names, (known.chance, known.untrained, known.ceiling), strict=True)
-    shown = [f"{name} {100 * level:.1f} %" for name, level in levels if level is not None]
-    return f"Lines, {score}: {', '.join(shown)}."
-
-
 def _numbers(scores: pd.DataFrame) -> Iterator[tuple[str, ...]]:
     for (run, epsilon), group in scores.groupby(["run", "epsilon"], sort=False):
         values = (100 * group["value"]).tolist()
         known = interval(values)
         bounds = "–" if known.low is None or known.high is None else f"{max(0, known.low):.1f} to {min(100, known.high):.1f}"
         yield str(run), epsilon_text(float(epsilon)), f"{fmean(values):.1f}", bounds, str(len(values))
-
-
-def _sources(runs: Mapping[str, Measured], titles: Mapping[str, str]) -> str:
-    data = dict.fromkeys(run.dataset_title for run in runs.values())
-    networks = dict.fromkeys(backbones.card(run.spec.data.backbone).title for run in runs.values())
-    head = html_list((f"Data: {'; '.join(data)}", f"Networks: {'; '.join(networks)}"))
-    return head + html_list(report.source(titles[label], run) for label, run in runs.items())
 
 
 # Published numbers: how many claims come out, layer by layer, pictures of both, then the differences and why.
@@ -283,12 +265,8 @@ def published_pages() -> Iterator[Page]:
     papers = [(paper, [form for form in claims.recorded_forms(paper) if form.runs]) for paper in catalog.PAPERS.values()]
     yield Page(PUBLISHED_FILE, "Published numbers", "Do the papers' results come out here?", _overview(papers), "Published")
     for paper, forms in papers:
-        parts = [
-            paragraph(claims.sentence(claims.of_paper(paper)), "finding"),
-            _layers(forms),
-            *map(_form, forms),
-        ]
-        yield Page(_published_file(paper), paper.title, paper.source, "".join(parts), under=PUBLISHED_FILE)
+        body = paragraph(claims.sentence(claims.of_paper(paper)), "finding") + _layers(forms) + "".join(map(_form, forms))
+        yield Page(_published_file(paper), paper.title, paper.source, body, under=PUBLISHED_FILE)
 
 
 def _published_file(paper: Paper) -> str:

@@ -250,14 +250,6 @@ RUN_FIELDS: list[link.Field[Any]] = [
 NO_RUN = "No run has recorded client lists yet: train a CSLR method on the Train page. The simulation needs no run."
 
 
-def choose_run(view: state.View) -> Result | None:
-    """The chosen run; None where the store has no run on clients' data."""
-    linked = cast("str | None", st.session_state.get(view.key("run"), view["run"]))
-    if not (runs := fields.runs(state.where(), linked, "clients")):
-        return None
-    return state.run_result(state.store().get(fields.select(view, "run", "Run", runs)))
-
-
 def matched(result: Result, epsilon: float, *, live: bool) -> None:
     """Draws the lists of one budget on their map: of the newest round, once the run is over of any."""
     if not (rounds := [event for event in matchings(result) if event.cell.epsilon == epsilon]):

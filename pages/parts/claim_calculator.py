@@ -57,26 +57,12 @@ class ClaimSection:
         return given.claim is not None and given.claim.source.startswith(self.source)
 
 
-def draw_claim_expander(claim: ClaimSection, view: state.View, given: Guarantee | None) -> dict[str, object]:
-    """Draws the expander, its inside only while open; returns the link values. `given`: of a run with this claim."""
-    flag = claim.fields[0].name
-    is_open = bool(view[flag]) or given is not None
-    box = st.expander(claim.title, expanded=is_open, key=view.key(flag), on_change="rerun")
-    values: dict[str, object] = {field.name: view[field.name] for field in claim.fields} | {flag: bool(box.open)}
-    if box.open:
-        with box:
-            st.markdown(claim.about)
-            values |= claim.body(view, given)
-    return values
-
-
 def draw_run_claim(claim: ClaimSection, given: Guarantee) -> None:
     """Draws a run's claimed, computed and accounted ε, and the lower bound proved by the audit at its end."""
     least = "no audit" if given.audit is None else f"at least {rounded_down(given.audit.lower_bound, 1):g}"
     assert given.claim is not None
     rows, source = claim.lines(given, given.claim)
-    with layout.card("claim"):
-        st.markdown("**Claimed, accounted, audited**")
+    with layout.card("claim", "**Claimed, accounted, audited**"):
         layout.draw_table(("of this run", "ε"), [*rows.items(), ("**audited**", f"**{least}**")])
         st.caption(plain(statement.guarantee_words(given).audited or "This run was not audited."))
         st.caption(plain(source))
@@ -188,7 +174,6 @@ def best_attack(answer: calculator.Answer, rate: float, steps: int, adjacency: A
 # What ε and lists of labels mean, in words and tables that depend on nothing.
 
 
-_LISTED: Final = (0.5, 1.0, 8.0)
 _PEOPLE: Final = (1, 5, 20, 100, 200, 500)
 LISTS: Final = (
     ("one public list", "nothing", "nothing", "noise of every task on every class"),
@@ -202,8 +187,7 @@ LISTS: Final = (
 def odds() -> None:
     """Draws how often a guess whether somebody took part can be right."""
     sigmas = {epsilon: gaussian.sigma(epsilon, DELTA) for epsilon in BUDGETS}
-    with layout.card("odds"):
-        st.markdown("**ε as odds**: how often can a guess whether someone took part be right?")
+    with layout.card("odds", "**ε as odds**: how often can a guess whether someone took part be right?"):
         layout.draw_table(("ε", "worst case, at most", "one Gaussian release", "its σ"), (
             (
                 epsilon_text(epsilon), f"{math.ceil(statement.odds_bound(epsilon, DELTA) * 1e4 - 1e-6) / 100:g} %",
@@ -223,7 +207,7 @@ def odds() -> None:
 def leak() -> None:
     """Draws what lists of labels reveal, and which labels a learned one includes."""
     privacy = PrivacySpec(delta=DELTA)
-    columns = {budget: labels.chances(*list_budget(privacy, budget, 1), _PEOPLE[-1]) for budget in _LISTED}
+    columns = {budget: labels.chances(*list_budget(privacy, budget, 1), _PEOPLE[-1]) for budget in (0.5, 1.0, 8.0)}
     with layout.card("leak"):
         st.markdown(WORDS["claim_calculator"]["leak"])
         layout.draw_table(("list of labels", "what the list reveals", "privacy spent", "drawback"), LISTS, names=4)
@@ -345,8 +329,7 @@ _VERDICTS: dict[card.Verdict, str] = {"matches": "✓ matches", "differs": "✗ 
 
 def check_card() -> None:
     """Draws the upload field and the verdict."""
-    with layout.card("verify"):
-        st.markdown("**Check a privacy card**")
+    with layout.card("verify", "**Check a privacy card**"):
         st.markdown(WORDS["claim_calculator"]["check_card"])
         dropped = st.file_uploader("privacy_card.json", type="json", key="verify-card", max_upload_size=16)
         if dropped is not None:

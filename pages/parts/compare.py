@@ -142,10 +142,25 @@ def draw(view: state.View, run_ids: Sequence[str]) -> dict[str, object]:
         st.warning(plain(warning))
     if unequal := comparison.unequal_promises(_standings(results)):
         st.warning(unequal)
-    if (chosen := _budget(view, comparison.shared_budgets(list(specs.values())))) is not None:
+    shared = sorted(set.intersection(*(set(spec.privacy.epsilons) for spec in specs.values())))
+    if (chosen := _budget(view, shared)) is not None:
         guarantees = [(letter, r.guarantees[chosen]) for letter, r in results.items() if chosen in r.guarantees]
         pecl_claim.side_by_side(guarantees)
-        _curves(results, chosen)
+        frames = {letter: result.accuracy[result.accuracy["epsilon"] == chosen] for letter, result in results.items()}
+        runs = _runs(results, frames)
+        words = {"claimed": ", or ε only claimed", "replay": ", or ε of the replay alone"}
+        kinds = dict.fromkeys(_standings(results).values()) if math.isfinite(chosen) else ()
+        dashed = "".join(words.get(kind, "") for kind in kinds)
+        picture = figure_card.kept_builder(curves.compared_over_tasks)(
+            runs if math.isfinite(chosen) else [run._replace(standing="bound") for run in runs], score=_score(results),
+            n_tasks=max(result.n_tasks for result in results.values()), dark=text.is_dark(),
+            references=comparison.shared_references([result.references for result in results.values()]),
+        )  # fmt: skip
+        figure_card.show(
+            picture, _provenance(results), key="compared", title=f"{capital(_score(results))} on the tasks seen so far",
+            note=f"ε = {epsilon_text(chosen)}{_intervals(results, 'band')}; dashes: label list{dashed}",
+            table=_table(frames, results), linked=True,
+        )  # fmt: skip
     else:
         st.info("These runs share no ε, so their curves cannot be compared. Their trade-offs below can.")
     values: dict[str, object] = {"focus": chosen}
@@ -221,24 +236,6 @@ def _provenance(results: dict[str, Result]) -> Provenance:
     )
 
 
-def _curves(results: dict[str, Result], chosen: float) -> None:
-    frames = {letter: result.accuracy[result.accuracy["epsilon"] == chosen] for letter, result in results.items()}
-    runs = _runs(results, frames)
-    words = {"claimed": ", or ε only claimed", "replay": ", or ε of the replay alone"}
-    kinds = dict.fromkeys(_standings(results).values()) if math.isfinite(chosen) else ()
-    dashed = "".join(words.get(kind, "") for kind in kinds)
-    picture = figure_card.kept_builder(curves.compared_over_tasks)(
-        runs if math.isfinite(chosen) else [run._replace(standing="bound") for run in runs], score=_score(results),
-        n_tasks=max(result.n_tasks for result in results.values()), dark=text.is_dark(),
-        references=comparison.shared_references([result.references for result in results.values()]),
-    )  # fmt: skip
-    figure_card.show(
-        picture, _provenance(results), key="compared", title=f"{capital(_score(results))} on the tasks seen so far",
-        note=f"ε = {epsilon_text(chosen)}{_intervals(results, 'band')}; dashes: label list{dashed}",
-        table=_table(frames, results), linked=True,
-    )  # fmt: skip
-
-
 def _intervals(results: dict[str, Result], drawn_as: str) -> str:
     """What the intervals are drawn as, where a run has enough seeds for one."""
     has_any = any(len(result.spec.seeds) >= statistics.MIN_SEEDS for result in results.values())
@@ -294,7 +291,8 @@ def _pair(view: state.View, results: dict[str, Result]) -> dict[str, object]:
     if refusal := comparison.different_tests({letter: result.spec for letter, result in pair.items()}):
         st.warning(f"{plain(refusal)} No difference is drawn.")
         return {"first": first, "second": second}
-    one, other = (_finals(curves.mean_so_far(result.accuracy)) for result in pair.values())
+    means = (curves.mean_so_far(result.accuracy) for result in pair.values())  # of which the last task's are compared
+    one, other = (of[of["after_task"] == of["after_task"].max()][["epsilon", "seed", "value"]] for of in means)
     n_tested = min((n for result in pair.values() if (n := result.references.n_tested) is not None), default=None)
     picture = figure_card.kept_builder(statistics.paired_difference)(
         one, other, names=(first, second), n_tested=n_tested, dark=text.is_dark()
@@ -313,11 +311,6 @@ def _pair(view: state.View, results: dict[str, Result]) -> dict[str, object]:
     for epsilon, verdict in sorted(verdicts.items()) if len(verdicts) > 1 and not anew else ():
         st.markdown(f"- {capital(epsilon_phrase(epsilon))}: {verdict.sentence}")
     return {"first": first, "second": second}
-
-
-def _finals(frame: pd.DataFrame) -> pd.DataFrame:
-    """Final mean accuracy of every model: columns epsilon, seed, value."""
-    return frame[frame["after_task"] == frame["after_task"].max()][["epsilon", "seed", "value"]]
 
 
 def _settings(results: dict[str, Result]) -> None:

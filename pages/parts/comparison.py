@@ -113,11 +113,6 @@ def unequal_promises(standings: Mapping[str, Standing]) -> str | None:
     return " ".join(f"The ε of {of_kind[kind]} {said}" for kind, said in sentences.items() if of_kind[kind])
 
 
-def shared_budgets(specs: Sequence[RunSpec]) -> list[float]:
-    """The budgets shared by all runs, in ascending order."""
-    return sorted(set.intersection(*(set(spec.privacy.epsilons) for spec in specs)))
-
-
 def shared_references(references: Sequence[References]) -> References | None:
     """The levels that all runs share; None if not even chance is the same."""
     first = references[0]
@@ -267,7 +262,22 @@ def p_value_curve(
     if len(sides) < 2:
         st.info("A test needs two curves: pick another run above, or one with several budgets.")
         return {}
-    first, second, is_paired = _chosen(view, results, sides, chosen)
+    # The two curves and whether tasks are paired: initially those of the link, else two runs at one budget.
+    left, right = st.columns(2)
+
+    def curve(place: str, offered: list[Side], likely: list[Side]) -> Side:
+        wanted = cast("Side", (view[f"t_{place}"], view[f"t_{place}_budget"]))
+        start = offered.index(wanted if wanted in offered else likely[0])
+        column, name = (left if place == "first" else right), f"{place.title()} curve"
+        return column.selectbox(name, offered, start, lambda side: _name(results, side), key=view.key(f"t-{place}"))
+
+    likely = [side for side in sides if side[1] == chosen] or sides
+    first = curve("first", sides, likely)
+    others = [side for side in sides if side != first]
+    likely = [side for side in likely if side[0] != first[0]] or [side for side in others if side[0] != first[0]] or others
+    second = curve("second", others, likely)
+    about, key = WORDS["comparison"]["chosen"], view.key("t-paired")
+    is_paired = st.toggle("Paired by task", value=bool(view["paired"]), key=key, help=about)
     values: dict[str, object] = dict(zip([field.name for field in FIELDS], (*first, *second, is_paired), strict=True))
     try:
         one, other = (_curve(results[letter], epsilon) for letter, epsilon in (first, second))
@@ -289,25 +299,6 @@ def p_value_curve(
     )  # fmt: skip
     st.caption(statistics.CAVEAT)
     return values
-
-
-def _chosen(view: View, results: dict[str, Result], sides: list[Side], chosen: float | None) -> tuple[Side, Side, bool]:
-    """The two chosen curves and whether tasks are paired; initially those of the link, else two runs at one budget."""
-    left, right = st.columns(2)
-
-    def curve(place: str, offered: list[Side], likely: list[Side]) -> Side:
-        wanted = cast("Side", (view[f"t_{place}"], view[f"t_{place}_budget"]))
-        start = offered.index(wanted if wanted in offered else likely[0])
-        column, name = (left if place == "first" else right), f"{place.title()} curve"
-        return column.selectbox(name, offered, start, lambda side: _name(results, side), key=view.key(f"t-{place}"))
-
-    likely = [side for side in sides if side[1] == chosen] or sides
-    first = curve("first", sides, likely)
-    others = [side for side in sides if side != first]
-    likely = [side for side in likely if side[0] != first[0]] or [side for side in others if side[0] != first[0]] or others
-    second = curve("second", others, likely)
-    about, key = WORDS["comparison"]["chosen"], view.key("t-paired")
-    return first, second, st.toggle("Paired by task", value=bool(view["paired"]), key=key, help=about)
 
 
 def _curve(result: Result, epsilon: float) -> list[float | None]:

@@ -156,7 +156,18 @@ def _costs(reading: Reading) -> None:
     }
     heads = ("computed ε; claims not verified", *_titles())
     layout.draw_table(heads, ((name, *cells) for name, cells in rows.items()))
-    st.caption(_how(reading))
+    share = reading.sensitivity * math.sqrt(reading.n_statistics * (2 if reading.with_list else 1))
+    drawn = {
+        "poisson": f"amplified by Poisson sampling at rate {reading.sample_rate:g}",
+        "fixed": f"amplified by sampling {reading.n_sampled} of {reading.n_clients} clients",
+        "everyone": "not amplified",
+    }[reading.sampling]
+    st.caption(
+        f"A round is one Gaussian mechanism with multiplier σ/{share:.4g} on everything that a client sends, {drawn}; "
+        f"{reading.n_rounds:,} rounds at δ = {reading.delta:g}. All numbers are upper bounds, rounded up; a dash: that "
+        "accountant cannot handle these steps. Head and replay of a round use the same clients, so together they cost less "
+        "than the sum."
+    )
     if not reading.one_coin and reading.sampling != "everyone":
         pecl_claim.not_dp(
             "Not valid: a client is sampled for all statistics of a round at once, so they cannot be amplified separately."
@@ -171,21 +182,6 @@ def _costs(reading: Reading) -> None:
     what = f"keeps the replay within the claimed ε = {listed}" if listed else "keeps none of the claims"
     open_head = "" if reading.head_multiplier is not None else " Without noise on the head, the model has no bound at all."
     st.markdown(f"**This reading {what}.**{open_head}")
-
-
-def _how(reading: Reading) -> str:
-    share = reading.sensitivity * math.sqrt(reading.n_statistics * (2 if reading.with_list else 1))
-    drawn = {
-        "poisson": f"amplified by Poisson sampling at rate {reading.sample_rate:g}",
-        "fixed": f"amplified by sampling {reading.n_sampled} of {reading.n_clients} clients",
-        "everyone": "not amplified",
-    }[reading.sampling]
-    return (
-        f"A round is one Gaussian mechanism with multiplier σ/{share:.4g} on everything that a client sends, {drawn}; "
-        f"{reading.n_rounds:,} rounds at δ = {reading.delta:g}. All numbers are upper bounds, rounded up; a dash: that "
-        "accountant cannot handle these steps. Head and replay of a round use the same clients, so together they cost less "
-        "than the sum."
-    )
 
 
 def _needed(reading: Reading) -> None:

@@ -36,9 +36,6 @@ _SORTS: Mapping[tuple[str, str], Sort] = {  # by the kind of a form, and of its 
 _MOST = 10**6
 
 
-_OPTIONS = WORDS["options"]  # the names of options that do not read as words
-
-
 @dataclass(frozen=True)
 class Setting:
     """One setting of a card: `low` and `high` are allowed bounds (None: unbounded), `is_optional`: may be left empty."""
@@ -90,7 +87,7 @@ def settings(model: type[Settings], leave_out: tuple[str, ...] = ()) -> tuple[Se
 
 def option_title(option: str) -> str:
     """An option of a setting in words."""
-    return capital(_OPTIONS.get(option, option.replace("-", " ")))
+    return capital(WORDS["options"].get(option, option.replace("-", " ")))  # some do not read as words
 
 
 def _setting(name: str, form: Form, field: Field[Any]) -> Setting:

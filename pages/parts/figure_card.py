@@ -156,27 +156,22 @@ def footer(
         st.markdown(said)
     if not live and (files := layout.popover("Save", f"save-{key}", type="tertiary", help=_SAVE)) is not None:
         with files:
-            _files(picture, provenance, key, table, linked)
+            from dpcl_core.figures import html, svg
 
-
-def _files(picture: Picture, provenance: Provenance | None, key: str, table: pd.DataFrame | None, linked: bool) -> None:
-    """Draws what can be saved, only when it is asked for: a page with many figures would send six pieces for each."""
-    from dpcl_core.figures import html, svg
-
-    file = partial(layout.download, type="tertiary")
-    dark = text.is_dark()  # asked now: a download is built outside of the page's run
-    source = provenance.line() if provenance is not None else ""
-    with st.container(key=f"files-{key}", horizontal=True, gap="small"):
-        if table is not None:
-            file("Numbers (CSV)", partial(table.to_csv, index=False), f"{key}.csv", "A table")
-        file("Page (HTML)", partial(html.page, picture, provenance), f"{key}.html", "Opens without the app")
-        drawn = partial(svg.draw_svg, picture, dark=dark, source=source)
-        file("Drawing (SVG)", drawn, f"{key}.svg", "Stays sharp at every size")
-        painted = partial(svg.draw_png, picture, dark=dark, source=source)
-        file("Picture (PNG)", painted, f"{key}.png", "For documents and slides")
-    if linked:
-        st.markdown("This link opens exactly this view:")
-        link.draw()
+            file = partial(layout.download, type="tertiary")
+            dark = text.is_dark()  # asked now: a download is built outside of the page's run
+            source = provenance.line() if provenance is not None else ""
+            with st.container(key=f"files-{key}", horizontal=True, gap="small"):
+                if table is not None:
+                    file("Numbers (CSV)", partial(table.to_csv, index=False), f"{key}.csv", "A table")
+                file("Page (HTML)", partial(html.page, picture, provenance), f"{key}.html", "Opens without the app")
+                drawn = partial(svg.draw_svg, picture, dark=dark, source=source)
+                file("Drawing (SVG)", drawn, f"{key}.svg", "Stays sharp at every size")
+                painted = partial(svg.draw_png, picture, dark=dark, source=source)
+                file("Picture (PNG)", painted, f"{key}.png", "For documents and slides")
+            if linked:
+                st.markdown("This link opens exactly this view:")
+                link.draw()
 
 
 # The ε-drag: a browser element that redraws while ε is dragged and sends its value to the server when released.
@@ -195,7 +190,10 @@ def drag(source: Source, start: float, *, key: str, panels: Sequence[str], is_pl
             public = {"arms": _arms()} if source.is_exact and source.labels == "prior-const" else {}
             document = json_bytes(drag_document(source, start, panels), **public)
             reported = mounted(DRAG)(key=key, data=document, on_epsilon_change=lambda: None)
-            return _budget(reported.get("epsilon"), source, start)
+            with suppress(ValueError):  # what this source cannot show counts as the start
+                if (value := float(str(reported.get("epsilon")))) > 0 and source.nearest(value) == value:
+                    return value
+            return start
     start = min(start, max(source.stops))
     nearest = start if start in source.stops else min(source.stops, key=lambda stop: abs(math.log(stop / start)))
     value = st.select_slider(
@@ -212,14 +210,6 @@ def _arms() -> bytes:
     from dpcl_core.explorers import cosine_replay
 
     return _json(cosine_replay.arms_document())
-
-
-def _budget(reported: object, source: Source, start: float) -> float:
-    """The budget that the browser reports; `start` if this source cannot show it."""
-    with suppress(ValueError):
-        if (value := float(str(reported))) > 0 and source.nearest(value) == value:
-            return value
-    return start
 
 
 # Pictures that are kept for all visitors: to tell tables apart takes a fraction of the time of building a figure.

@@ -23,7 +23,6 @@ from pages.parts import link, served, state, visitor
 from pages.parts.text import plain
 
 _IS_FIRST: Final = "picture-is-first"  # session key: whether a part is drawn by itself and has drawn no picture yet
-_PAINT_SECONDS: Final = 0.1
 _TAG: Final = re.compile(r"(?<!\\)<")
 IN_BROWSER: Final = "Open in your browser"
 _IN_BROWSER: Final = "The same engine, as a plain page: it trains in the browser, without a server, and rows never leave it."
@@ -45,9 +44,12 @@ def link_to_controls(controls: DeltaGenerator, answer: DeltaGenerator, label: st
     answer.container(key="controls-link").markdown(f"[{label}](#to-controls)")
 
 
-def card(key: str) -> DeltaGenerator:
-    """A container with a thin border and a white background, for a figure or a form."""
-    return st.container(key=f"card-{key}", gap="small")
+def card(key: str, title: str = "") -> DeltaGenerator:
+    """A container with a thin border and a white background, for a figure or a form, under its title if any (Markdown)."""
+    place = st.container(key=f"card-{key}", gap="small")
+    if title:
+        place.markdown(title)
+    return place
 
 
 def folded(title: str, key: str, *, is_open: bool = False) -> DeltaGenerator | None:
@@ -113,7 +115,7 @@ def await_paint() -> None:
     A browser draws at once all that it has received. What a slider moves need not wait for the figures below it.
     """
     if st.session_state.pop(_IS_FIRST, False):
-        time.sleep(_PAINT_SECONDS)
+        time.sleep(0.1)
 
 
 def download(label: str, make: Callable[[], str | bytes], name: str, help_text: str | None = None, **looks: Any) -> None:
@@ -279,7 +281,6 @@ def _write() -> None:
 
 INSIDE = "inside-the-app"  # app.py sets this for the page that it runs
 _HEADER_SEEN: Final = "has-seen-a-heading"
-_FIRST_LOOK_SECONDS: Final = 0.2
 
 
 def header(title: str, question: str, *, is_shared: bool = False, help_text: str = "", notices: Sequence[str] = ()) -> None:
@@ -292,7 +293,14 @@ def header(title: str, question: str, *, is_shared: bool = False, help_text: str
 
 def heading(title: str, question: str, *, notices: Sequence[str] = ()) -> DeltaGenerator:
     """Draws title, question and notices; returns the container for `actions`, filled later when the view is known."""
-    _inside_the_app()
+    # Reruns through app.py if Streamlit ran the page's file directly. Because the folder is called `pages`, Streamlit does
+    # this when the first request to a fresh server is a link to a page; after the first `st.navigation` of app.py it does
+    # not happen again. A test may run a page file by itself.
+    context = get_script_run_ctx()
+    through_app = st.session_state.pop(INSIDE, False)
+    if not through_app and context is not None and context.main_script_path.endswith("app.py"):
+        PagesManager.uses_pages_directory = False
+        st.rerun()
     st.session_state[_SEEN] = set()  # starts a page: no word is explained yet
     with st.container(key="page-head", gap="small"):
         st.title(title, anchor=False)
@@ -302,7 +310,12 @@ def heading(title: str, question: str, *, notices: Sequence[str] = ()) -> DeltaG
                 views.draw()
         markdown(question)
         place = st.container(key="page-actions", horizontal=True, horizontal_alignment="right", width="content", gap="small")
-    _wait_until_it_is_seen()
+    # A browser draws at once all that it has received, which is slow: it gets time for the heading of its first page. Start
+    # has no pause, where a visitor waits for the picture.
+    is_first = _HEADER_SEEN not in st.session_state
+    st.session_state[_HEADER_SEEN] = True
+    if is_first and st.session_state.get("page") and st.context.headers:  # a test without a browser has no headers
+        time.sleep(0.2)
     for notice in [*(views.notices if views is not None else ()), *notices]:
         st.warning(plain(notice))
     return place
@@ -325,27 +338,3 @@ def actions(place: DeltaGenerator, *, is_shared: bool = False, help_text: str = 
             with box:
                 st.markdown(help_text)
                 visitor.out()
-
-
-def _wait_until_it_is_seen() -> None:
-    """Gives a browser time to draw the heading of its first page: it draws all that it has received at once, which is slow.
-
-    Start has no pause: there a visitor waits for the picture.
-    """
-    is_first = _HEADER_SEEN not in st.session_state
-    st.session_state[_HEADER_SEEN] = True
-    if is_first and st.session_state.get("page") and st.context.headers:  # a test without a browser has no headers
-        time.sleep(_FIRST_LOOK_SECONDS)
-
-
-def _inside_the_app() -> None:
-    """Reruns through app.py if Streamlit ran the page's file directly.
-
-    Because the folder is called `pages`, Streamlit does this when the first request to a fresh server is a link to a page;
-    after the first `st.navigation` of app.py it does not happen again. A test may run a page file by itself.
-    """
-    context = get_script_run_ctx()
-    through_app = st.session_state.pop(INSIDE, False)
-    if not through_app and context is not None and context.main_script_path.endswith("app.py"):
-        PagesManager.uses_pages_directory = False
-        st.rerun()

@@ -100,7 +100,6 @@ def for_free(stage: Stage) -> int:
 
 
 DIGITS_EPSILONS = (0.1, 0.3, 1.0, 4.0)
-DIGITS_N_ROUNDS = 2000  # per side and press
 N_SHOWN = 6
 MOST_PRINTS = 500  # at ε = 0.1 about one in ten has a revealing digit; none of 500 has one with probability below 1e-20
 
@@ -151,7 +150,7 @@ def _played(stage: Stage, way: game.Way) -> tuple[float, float, float]:
 
     Returns the share of rounds in which he was right, the chosen epsilon, and the epsilon that the rounds prove.
     """
-    n = DIGITS_N_ROUNDS
+    n = N_ROUNDS  # per side and press
     played, epsilon = stage.chosen(
         f"Play 2 × {n:,} rounds", lambda epsilon: game.play(epsilon, n, way), "epsilon", DIGITS_EPSILONS
     )

@@ -146,8 +146,6 @@ def with_dp(stage: Stage) -> int:
 # Lesson "A picture from a gradient": what a server computes from what a phone sends.
 
 
-PICTURE_BATCHES = (1.0, 2.0, 8.0, 32.0)
-PICTURE_CLIPS = (0.01, 0.1, 1.0)
 SIGMAS = (0.003, 0.01, 0.03, 0.1, 1.0)
 
 
@@ -175,7 +173,7 @@ def one_picture(stage: Stage) -> int:
 
 def a_batch(stage: Stage) -> int:
     """What the units of a mean gradient show."""
-    (batch,) = stage.moved("Average them", batch=PICTURE_BATCHES)
+    (batch,) = stage.moved("Average them", batch=(1.0, 2.0, 8.0, 32.0))
 
     def blend(size: int) -> NDArray[np.float64]:
         return game.seen_by_units(game.gradients(game.untrained(), *game.digits(size)).mean(axis=0))
@@ -192,7 +190,7 @@ def a_batch(stage: Stage) -> int:
 
 def clip_only(stage: Stage) -> int:
     """The same division after clipping."""
-    (clip,) = stage.moved("Clip and send", clip=PICTURE_CLIPS)
+    (clip,) = stage.moved("Clip and send", clip=(0.01, 0.1, 1.0))
     x, found = _sent(stage, clip)
     worst = float(np.abs(found - x).max())
     _pictures(stage, x, found, worst=worst)
@@ -214,8 +212,6 @@ def and_noise(stage: Stage) -> int:
 LIMITS = (0.1, 0.3, 1.0, 3.0, 6.0, 10.0, 16.0)
 COSTS = (0.25, 0.5, 1.0, 2.0, 8.0)
 CODES = 10_000
-CENSUS = (17.14, 2.47)  # persons, housing units
-GPT2 = (604, 1800)  # confirmed, candidates
 _POINTS = "\N{NO-BREAK SPACE}".join("☐☐☐")
 _CRITERIA = (
     ("Who and for how long", "names one person and all releases"),
@@ -252,7 +248,7 @@ def what_it_costs(stage: Stage) -> int:
 def the_census(stage: Stage) -> int:
     """The budgets of a census."""
     stage.results("Look it up", lambda: True)
-    people, homes = CENSUS
+    people, homes = 17.14, 2.47
     stage.bars({"persons": people, "housing units": homes}, people=people, homes=homes, both=people + homes)
     return reached(people, 0.5, 5)
 
@@ -260,7 +256,7 @@ def the_census(stage: Stage) -> int:
 def the_model(stage: Stage) -> int:
     """What a language model knew by heart."""
     stage.results("Look it up", lambda: True)
-    found, candidates = GPT2
+    found, candidates = 604, 1800
     counts = {"confirmed in the training data": float(found), "not confirmed": float(candidates - found)}
     stage.bars(counts, found=found, candidates=candidates)
     return reached(found, 1, 50)

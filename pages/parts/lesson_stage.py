@@ -27,7 +27,6 @@ from pages.parts import figure_card, layout, link, state, visitor
 from pages.parts.text import percent, plain
 
 T = TypeVar("T")
-_MOST_IN_ROW = 5
 _HIGHEST = 205  # pixels of a figure before it is enlarged, in presenter size: it shares the screen with its explanation
 
 
@@ -119,7 +118,7 @@ class Stage:
         picked: float | None = None
         if name in self.hidden or now not in options:
             st.markdown(f"{control.title}: **{shown(now)}**")
-        elif len(options) > _MOST_IN_ROW:
+        elif len(options) > 5:
             picked = st.select_slider(control.title, options, value=now, format_func=shown, key=key)
         else:
             picked = st.segmented_control(control.title, options, default=now, format_func=shown, required=True, key=key)
@@ -310,7 +309,7 @@ def questions(of: Lesson) -> None:
 # The choice of a part of the course, on pages about one part.
 
 
-CODEC = link.Codec([link.Field("part", "p", "part", link.Whole(1, len(text.PARTS)), 1, word="part")])
+CODEC = link.Codec(link.Field("part", "p", "part", link.Whole(1, len(text.PARTS)), 1, word="part"))
 
 
 def draw_choice(view: state.View, width: int | None = None) -> str:
@@ -325,22 +324,3 @@ def draw_choice(view: state.View, width: int | None = None) -> str:
 def number(part: str) -> int:
     """The number of a part, from 1."""
     return list(text.PARTS).index(part) + 1
-
-
-# For a teacher who has one class only.
-
-
-def draw_one_class() -> None:
-    """Draws the plan for one class: minutes, steps, what to ask, and links in presenter size."""
-    rows, now = [], 0
-    for block in text.one_class():
-        steps = ", ".join(map(str, block.steps))
-        what = f"{text.load(block.lesson).title}: lesson {text.number(block.lesson)}, steps {steps}"
-        rows.append((f"{now} to {now + block.minutes}", what, block.ask))
-        now += block.minutes
-    layout.draw_table(("minutes", "what", "then ask"), rows, names=3)
-    st.caption("Each step asks first: let everybody choose an answer before you press the button.")
-    with st.container(horizontal=True):
-        for block in text.one_class():
-            query = {"view": "steps", "v": link.VERSION, "l": block.lesson, "s": str(block.steps[0]), link.LARGE: "1"}
-            layout.arrow("lessons", f"Lesson {text.number(block.lesson)}", query)

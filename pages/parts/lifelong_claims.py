@@ -39,8 +39,7 @@ def draw_lifelong_claim(view: state.View, theorem: float | None) -> dict[str, ob
     linked = cast("float | None", view["l_scale"])
     start = linked if linked is not None else min(SCALES, key=lambda scale: abs(scale - (theorem or 13.0)))
     left, right = st.columns(2)
-    with left, layout.card("sharing"):
-        st.markdown("**The noise on a pixel**")
+    with left, layout.card("sharing", "**The noise on a pixel**"):
         title, key = "Scale b of the Laplace noise; a pixel has a range of 2", f"{view.key('l_scale')}-{start:g}"
         scale = float(st.select_slider(title, sorted({*SCALES, start}), start, format_func=_text, key=key))
         noisy, clean = _accuracies(scale), _accuracies(0.0)
@@ -143,7 +142,6 @@ def _text(scale: float) -> str:
 
 
 DELTA = 1e-5
-_BATCHES = (100, 500, 2499, 50_000)
 NETWORKS: dict[str, tuple[str, Form]] = {
     "mnist": ("grey pictures, 28 × 28", Form((28, 28, 1), 0.0, 1.0)),
     "cifar": ("colour pictures, 32 × 32", Form((32, 32, 3), 0.0, 1.0)),
@@ -182,7 +180,23 @@ def _body(view: state.View, given: Guarantee | None) -> dict[str, object]:
         plan, inputs = _theorem(controls, of_a_run=given is not None)
     with right:
         if plan is not None:
-            _audits(_setting(plan, given, inputs), given)
+            setting = _setting(plan, given, inputs)
+            whose = "the run above" if given is not None else "the numbers on the left"
+            with layout.card("audits", "**Attack it**"):
+                st.caption(
+                    f"Real attacks on public digits with the noise scales of {whose}: which of two datasets was used? The "
+                    "decision rule is fixed beforehand; no attacker knows the noise. Claimed: "
+                    f"ε = {shown_number(setting.epsilon)}; accounted: no bound. Each takes seconds."
+                )
+                attacks(
+                    l2dp_games.ATTACKS, lambda name: l2dp_games.audited(setting, name, TRIALS, DELTA), setting, key="audit",
+                    than=lambda result: "is claimed",
+                )  # fmt: skip
+                most, of_last = (rounded_down(bound_of_counts(n, n, 0, n, DELTA)) for n in (TRIALS, 100))
+                st.caption(
+                    f"Without any error, this many rounds prove at most {most:.2f} ({of_last:.2f} for the last attack): "
+                    "the number of rounds is the limit, not the attack."
+                )
             _scales(claim.sizes(NETWORKS[inputs.network][1], 10), inputs)
     return controls.values | draw_lifelong_claim(view, plan.input_scale if plan is not None else None)
 
@@ -200,8 +214,7 @@ def _term(value: float) -> str:
 
 def _theorem(controls: Controls, *, of_a_run: bool) -> tuple[claim.Plan | None, Inputs]:
     """Draws the controls and the terms of the theorem; returns the noise plan (None: invalid) and the inputs."""
-    with layout.card("theorem"):
-        st.markdown("**What Theorem 2 says**")
+    with layout.card("theorem", "**What Theorem 2 says**"):
         if of_a_run:
             st.caption("Numbers to try; the run's own are above.")
         network = controls.select("l_network", "Network for", {name: title for name, (title, _) in NETWORKS.items()})
@@ -223,40 +236,34 @@ def _theorem(controls: Controls, *, of_a_run: bool) -> tuple[claim.Plan | None, 
         except BadInput as refused:
             st.error(plain(str(refused)))
             return None, inputs
-        _terms(plan, norm, sizes.n_inputs)
+        claimed, n_inputs = plan.claim(norm), sizes.n_inputs
+        rows = {name: _term(term) for name, term in claimed.terms.items()}
+        rows |= {"**claimed in all, not verified**": f"**{shown_number(claimed.epsilon)}**", "**accounted**": "**no bound**"}
+        layout.draw_table(("term", "ε"), rows.items())
+        st.caption(
+            f"Δ_R = d(|h1| + 2) = {plan.delta_r:,.0f}, γ_x = Δ_R/λ = {_term(plan.gamma_x)}, γ = 2Δ_R/(λ‖θ1‖) = "
+            f"{_term(plan.gamma(norm))}. Noise: Laplace of scale b = Δ_R/(ε1 λ) = **{_term(plan.input_scale)}** on each "
+            f"value of an input (its range is 2), {_term(plan.hidden_scale)} on each hidden unit, drawn once for all "
+            f"records. If drawn independently for every record, this noise would protect a record's {n_inputs:,} values "
+            f"with ε = 2 · {n_inputs:,}/b = {_term(2 * n_inputs / plan.input_scale)}, where the theorem counts ε1/γ_x."
+        )
+        pecl_claim.not_dp(
+            f"Claimed ε = {shown_number(claimed.epsilon)} ({claim.SOURCE}, not verified). One noise vector is shared by "
+            "all records. Subtracting two noisy records removes it."
+        )
     return plan, inputs
-
-
-def _terms(plan: claim.Plan, norm: float, n_inputs: int) -> None:
-    claimed = plan.claim(norm)
-    rows = {name: _term(term) for name, term in claimed.terms.items()}
-    rows |= {"**claimed in all, not verified**": f"**{shown_number(claimed.epsilon)}**", "**accounted**": "**no bound**"}
-    layout.draw_table(("term", "ε"), rows.items())
-    fresh = 2 * n_inputs / plan.input_scale
-    st.caption(
-        f"Δ_R = d(|h1| + 2) = {plan.delta_r:,.0f}, γ_x = Δ_R/λ = {_term(plan.gamma_x)}, γ = 2Δ_R/(λ‖θ1‖) = "
-        f"{_term(plan.gamma(norm))}. Noise: Laplace of scale b = Δ_R/(ε1 λ) = **{_term(plan.input_scale)}** on each value "
-        f"of an input (its range is 2), {_term(plan.hidden_scale)} on each hidden unit, drawn once for all records. If "
-        f"drawn independently for every record, this noise would protect a record's {n_inputs:,} values with ε = 2 · "
-        f"{n_inputs:,}/b = {_term(fresh)}, where the theorem counts ε1/γ_x."
-    )
-    pecl_claim.not_dp(
-        f"Claimed ε = {shown_number(claimed.epsilon)} ({claim.SOURCE}, not verified). One noise vector is shared by "
-        "all records. Subtracting two noisy records removes it."
-    )
 
 
 def _scales(sizes: claim.Sizes, inputs: Inputs) -> None:
     """Draws the noise at the same ε for other λ, under both readings of Δ_R."""
     rows = []
     rules: tuple[claim.DeltaR, ...] = ("literal", "witness")
-    for rule, batch in product(rules, _BATCHES):
+    for rule, batch in product(rules, (100, 500, 2499, 50_000)):
         plan = claim.plan(sizes, rule, batch, inputs.epsilon, inputs.share, inputs.norm)
         terms = plan.terms(inputs.norm)
         numbers = (plan.epsilon1, terms["ε1/γ_x"], terms["ε1/γ"], plan.input_scale, plan.hidden_scale)
         rows.append((rule, f"{batch:,}", *map(_term, numbers)))
-    with layout.card("scales"):
-        st.markdown("**The noise at the same ε, for other λ**")
+    with layout.card("scales", "**The noise at the same ε, for other λ**"):
         st.caption("The paper states neither λ nor the numbers in Δ_R. λ = 50,000: Algorithm 1, on whole tasks.")
         layout.draw_table(("Δ_R", "λ", "ε1", "ε1/γ_x", "ε1/γ", "b", "on a hidden unit"), rows)
 
@@ -270,26 +277,6 @@ def _setting(plan: claim.Plan, given: Guarantee | None, inputs: Inputs) -> l2dp_
     of_output = terms.get("ε2", 0.5 * total) / total
     scale2 = numbers.get("Δ_L", plan.sizes.delta_l) / terms.get("ε2", plan.epsilon2)
     return l2dp_games.Setting(total, 1 - of_output, numbers.get("noise scale on an input value", plan.input_scale), scale2)
-
-
-def _audits(setting: l2dp_games.Setting, given: Guarantee | None) -> None:
-    whose = "the run above" if given is not None else "the numbers on the left"
-    with layout.card("audits"):
-        st.markdown("**Attack it**")
-        st.caption(
-            f"Real attacks on public digits with the noise scales of {whose}: which of two datasets was used? The decision "
-            "rule is fixed beforehand; no attacker knows the noise. Claimed: "
-            f"ε = {shown_number(setting.epsilon)}; accounted: no bound. Each takes seconds."
-        )
-        attacks(
-            l2dp_games.ATTACKS, lambda name: l2dp_games.audited(setting, name, TRIALS, DELTA), setting, key="audit",
-            than=lambda result: "is claimed",
-        )  # fmt: skip
-        most, of_last = (rounded_down(bound_of_counts(n, n, 0, n, DELTA)) for n in (TRIALS, 100))
-        st.caption(
-            f"Without any error, this many rounds prove at most {most:.2f} ({of_last:.2f} for the last attack): "
-            "the number of rounds is the limit, not the attack."
-        )
 
 
 CLAIM = ClaimSection(TITLE, WORDS["lifelong_claims"]["about"], FIELDS, claim.SOURCE, _lines, _body)

@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import field as dataclass_field
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 from urllib.parse import urlencode
 
 import streamlit as st
@@ -204,8 +204,8 @@ class Read:
 class Codec:
     """Writes and reads the links of one page."""
 
-    def __init__(self, fields: Sequence[Field[object]] | Sequence[object]) -> None:
-        self.fields: tuple[Field[object], ...] = tuple(fields)  # type: ignore[arg-type]
+    def __init__(self, *fields: Field[Any]) -> None:
+        self.fields = fields
         keys = ["v", LARGE, *(key for field in self.fields for key in (field.key, field.word) if key)]
         self._keys = {*keys}
         if len(self._keys) != len(keys):

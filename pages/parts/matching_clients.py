@@ -165,8 +165,7 @@ def signal(scene: Scene) -> None:
 
 
 def _not_yet(title: str) -> None:
-    with layout.card("anchor-not-yet"):
-        st.markdown(f"**{title}**")
+    with layout.card("anchor-not-yet", f"**{title}**"):
         st.caption(WORDS["anchor_pictures"]["not_yet"])
 
 
@@ -319,12 +318,10 @@ def reported_setup(reported: object, setup: Setup) -> Setup:
 SIMULATION, RUN = "play", "run"
 SHOWS = {SIMULATION: "A simulation", RUN: "A run"}
 CODEC = link.Codec(
-    [
-        link.Field("show", "sh", "lists", link.Choice(tuple(SHOWS)), SIMULATION),
-        *anchor_source.FIELDS,
-        *anchor_source.RUN_FIELDS,
-        *FIELDS,
-    ]
+    link.Field("show", "sh", "lists", link.Choice(tuple(SHOWS)), SIMULATION),
+    *anchor_source.FIELDS,
+    *anchor_source.RUN_FIELDS,
+    *FIELDS,
 )
 
 
@@ -378,25 +375,25 @@ def _run(
     `settle` takes those that its sliders have changed by themselves.
     """
     with controls:
-        result = anchor_source.choose_run(view)
-        if result is None or result.run_id is None:
-            with answer, layout.card("anchor-map"):
-                st.markdown("**No lists to show yet**")
+        linked = cast("str | None", st.session_state.get(view.key("run"), view["run"]))
+        if not (runs := fields.runs(state.where(), linked, "clients")):
+            with answer, layout.card("anchor-map", "**No lists to show yet**"):
                 st.info(anchor_source.NO_RUN)
                 layout.arrow("train", "To the Train page")
             return {}
+        run_id = fields.select(view, "run", "Run", runs)
+        result = state.run_result(state.store().get(run_id))
         model, values = anchor_source.model(result, view)
-    values = {**values, "run": result.run_id}
+    values = {**values, "run": run_id}
     rounds = anchor_source.rounds_of(result, model)
     with answer:
-        if not state.store().get(result.run_id).is_over:
-            watch = partial(_watch, view, result.run_id, model)
+        if not state.store().get(run_id).is_over:
+            watch = partial(_watch, view, run_id, model)
             layout.draw_apart(lambda: values.update(watch()), lambda: settle(values), every=2.0)
             return values
         run_panel.bar(result, model.epsilon if model is not None else None, is_over=True)
         if model is None or not rounds:
-            with layout.card("anchor-map"):
-                st.markdown("**No lists to show**")
+            with layout.card("anchor-map", "**No lists to show**"):
                 st.info(anchor_source.empty_reason(result))
             return values
         draw = partial(_run_figures, view, result, model, rounds)

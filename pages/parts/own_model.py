@@ -41,7 +41,6 @@ _SHOWN: Final = "own-shown"  # session key: the data whose model is shown
 _TABLES: Final = (".csv", ".tsv", ".jsonl", ".parquet", ".txt", ".npz", ".npy")
 _NAMELESS: Final = "No label had enough people to be found, so this model names none: bring more data, or take a larger ε."
 _INSIDE: Final = "What it released, its privacy card, and ten lines that use it"
-_SHOWN_ROWS: Final = 20
 _LONGEST: Final = 20  # characters of an ending
 
 
@@ -174,8 +173,7 @@ def stage() -> None:
         st.success(f"Kept as {plain(datasets.called(kept))}.{beside}")
     if shown not in names or (run := _newest(shown)) is None:
         return
-    with layout.card("own-model"):
-        st.markdown(f"**A model of {plain(datasets.card(run.spec.data.dataset).title)}**")
+    with layout.card("own-model", f"**A model of {plain(datasets.card(run.spec.data.dataset).title)}**"):
         if not run.is_over:
             run_panel.watch(run.id)
             return
@@ -232,7 +230,7 @@ def _try(run: Run, files: dict[str, bytes]) -> None:
     texts = [line for line in typed.splitlines() if line.strip()] if kind == "text" else []
     named = zip(texts or [name for name, _ in said.labels], said.labels, strict=True)
     rows = [(name, (labels or ("no label was released",))[0], ", ".join(labels[1:])) for name, (_, labels) in named]
-    layout.draw_table(("example", "answer", "then"), [tuple(map(plain, row)) for row in rows[:_SHOWN_ROWS]], names=3)
+    layout.draw_table(("example", "answer", "then"), [tuple(map(plain, row)) for row in rows[:20]], names=3)
     for one in said.warnings:
         st.caption(plain(one))
 

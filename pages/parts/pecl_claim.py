@@ -137,10 +137,7 @@ def _statement(title: str, guarantee: Guarantee) -> str:
     return "\n\n".join(filter(None, texts))
 
 
-_WIDTHS = (64, 128, 768, 4096)
 _LOW, _HIGH = 0.1, 100.0
-_UPPER = 10.0
-_CURVE = (0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
 FIELDS: list[link.Field[Any]] = [
     link.Field("tokens", "t", "token claims open", link.Flag(), False),
     link.Field("t_epsilon", "te", "nominal ε", link.Number(_LOW, _HIGH), 1.0),
@@ -167,8 +164,7 @@ class Inputs(NamedTuple):
 def _body(view: state.View, given: Guarantee | None) -> dict[str, object]:
     controls = Controls(view, FIELDS)
     left, right = st.columns(2)
-    with left, layout.card("token-costs"):
-        st.markdown("**What Eq. 5 prints, and what it costs**")
+    with left, layout.card("token-costs", "**What Eq. 5 prints, and what it costs**"):
         with st.container(horizontal=True, gap="small"):
             epsilon = controls.number("t_epsilon", "nominal ε of a token")
             clip = controls.number("t_clip", "C, length of an embedding")
@@ -182,8 +178,7 @@ def _body(view: state.View, given: Guarantee | None) -> dict[str, object]:
         _curves(inputs)
         width = _level(view, inputs)
     left, right = st.columns(2)
-    with left, layout.card("token-more"):
-        st.markdown("**What no number above covers**")
+    with left, layout.card("token-more", "**What no number above covers**"):
         st.markdown(WORDS["pecl_claim"]["not_covered"])
     with right:
         _audits(inputs)
@@ -233,7 +228,7 @@ def _costs(inputs: Inputs) -> None:
 
 def _curves(inputs: Inputs) -> None:
     epsilon, _, length, epochs, times, delta = inputs
-    nominal = sorted({*_CURVE, epsilon})
+    nominal = sorted({0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, epsilon})
     costs = {
         "one token": 1,
         f"one token, {_times(epochs, 'epoch')}": epochs,
@@ -254,9 +249,8 @@ def _curves(inputs: Inputs) -> None:
 def _level(view: state.View, inputs: Inputs) -> int:
     """Draws what the noise level reveals if both embeddings are equal; returns the chosen width."""
     epsilon, delta, start = inputs.epsilon, inputs.delta, cast(int, view["t_width"])
-    with layout.card("token-level"):
-        st.markdown("**The noise level alone reveals the token**")
-        options, key = sorted({*_WIDTHS, start}), view.key("t_width")
+    with layout.card("token-level", "**The noise level alone reveals the token**"):
+        options, key = sorted({64, 128, 768, 4096, start}), view.key("t_width")
         width = st.segmented_control("Values of an embedding, d", options, default=start, required=True, key=key)
         rows = []
         for factor in (1.01, 1.1, 1.2, 2.0):
@@ -275,10 +269,9 @@ def _level(view: state.View, inputs: Inputs) -> int:
 def _audits(inputs: Inputs) -> None:
     from dpcl_core.attacks.token_noise_games import ATTACKS, Setting, audited  # loads the accountant, which takes a second
 
-    upper = max(_UPPER, 2 * inputs.epsilon)
+    upper = max(10.0, 2 * inputs.epsilon)
     setting = Setting(inputs.epsilon, upper, inputs.delta, min(inputs.epochs, 20), inputs.length)
-    with layout.card("token-audits"):
-        st.markdown("**Attack it**")
+    with layout.card("token-audits", "**Attack it**"):
         st.caption(
             "Real attacks on the published mechanism, with the numbers above: which of two tokens was it? The decision rule "
             f"is fixed before the counted releases. Nominal for the attacked token: ε = {shown_number(setting.lower)}, no "

@@ -29,15 +29,13 @@ _SHORT: dict[LabelSetting, str] = {
     "prior-const": "one list", "prior": "task lists", "dp-learned": "learned list", "data": "labels from data",
 }  # fmt: skip
 CODEC = link.Codec(
-    [
-        link.Field("run", "run", "run", link.Maybe(link.Text(40)), None),
-        link.Field("labels", "l", "label list", link.Choice(tuple(SETTINGS)), "prior-const"),
-        link.Field("tasks", "t", "tasks", link.Choice(tuple(str(n) for n in calculator.TASKS)), "5"),
-        link.Field("epsilon", "e", "ε", link.BUDGET, 1.0),
-        link.Field("pins", "p", "pinned states", link.Many(link.Text(60), MOST_PINS), ()),
-        link.Field("plain", "plain", "plain slider", link.Flag(), False),
-        comparison.FIELD,
-    ]
+    link.Field("run", "run", "run", link.Maybe(link.Text(40)), None),
+    link.Field("labels", "l", "label list", link.Choice(tuple(SETTINGS)), "prior-const"),
+    link.Field("tasks", "t", "tasks", link.Choice(tuple(str(n) for n in calculator.TASKS)), "5"),
+    link.Field("epsilon", "e", "ε", link.BUDGET, 1.0),
+    link.Field("pins", "p", "pinned states", link.Many(link.Text(60), MOST_PINS), ()),
+    link.Field("plain", "plain", "plain slider", link.Flag(), False),
+    comparison.FIELD,
 )
 
 
@@ -122,7 +120,15 @@ def _read(result: Result) -> Source | None:
 
 
 def _controls(view: state.View, source: Source | None) -> dict[str, object]:
-    values: dict[str, object] = {"run": _data(view, source)}
+    shown, names = None if source is None else source.key, _finished(state.where())
+    titles: dict[str | None, str] = {None: "Handwritten digits (exact)"}
+    titles |= {run: f"{name} (looked up)" for run, name in names.items()}
+    if shown is not None:
+        titles.setdefault(shown, f"{shown} (looked up)")
+    run = st.selectbox(
+        "Data", list(titles), list(titles).index(shown), format_func=titles.__getitem__, key=view.key("run"),
+        help="The bundled digits at any ε, or a finished run of the cosine classifier at the ε it was trained with.",
+    )  # fmt: skip
     labels, tasks = str(view["labels"]), str(view["tasks"])
     if source is None:
         labels = st.radio(
@@ -139,25 +145,12 @@ def _controls(view: state.View, source: Source | None) -> dict[str, object]:
             f"{plain(source.dataset)}, {LABELS[source.labels]}, {source.n_tasks} tasks, {source.n_seeds} "
             f"seed{'s' if source.n_seeds != 1 else ''}. Other settings are the run's; ε has {len(source.stops)} values."
         )
-    values |= {"labels": labels, "tasks": tasks}
-    values["plain"] = st.toggle(
+    is_plain = st.toggle(
         "Plain slider", bool(view["plain"]), key=view.key("plain"), help="For browsers in which the picture does not appear."
     )
     if source is None:
         st.caption(element.TEACHING)
-    return values
-
-
-def _data(view: state.View, source: Source | None) -> str | None:
-    shown, names = None if source is None else source.key, _finished(state.where())
-    titles: dict[str | None, str] = {None: "Handwritten digits (exact)"}
-    titles |= {run: f"{name} (looked up)" for run, name in names.items()}
-    if shown is not None:
-        titles.setdefault(shown, f"{shown} (looked up)")
-    return st.selectbox(
-        "Data", list(titles), list(titles).index(shown), format_func=titles.__getitem__, key=view.key("run"),
-        help="The bundled digits at any ε, or a finished run of the cosine classifier at the ε it was trained with.",
-    )  # fmt: skip
+    return {"run": run, "labels": labels, "tasks": tasks, "plain": is_plain}
 
 
 @st.cache_data(ttl=5, show_spinner=False)

@@ -263,7 +263,18 @@ def paper_view(view: state.View, question: questions.Question, size: Size) -> st
     metric = next(iter(titles))
     if len(titles) > 1:
         metric = fields.segmented(view, "metric", "Quantity", titles, key=f"{view.key('metric')}-{question.paper}")
-    _both(found, metric, titles[metric])
+    # The published numbers and ours, with their lines of reference.
+    form, experiment = found.form, found.form.experiment
+    frame = report.drawn_numbers(found.of_metric(metric))
+    references = comparison.references_beside(form, metric)
+    n_doubtful = sum(row.is_doubtful for row in found.of_metric(metric))
+    note = f"{form.paper.title}, {experiment.place}" if experiment.table else _NO_TABLE[experiment.is_ours]
+    draw = figure_card.kept_builder(reproduction.published_and_ours)
+    figure_card.show(
+        draw(frame, what=titles[metric], references=references, dark=text.is_dark()), found.provenance(),
+        key="reproduction", title=f"{experiment.title}: {titles[metric]}", table=frame, linked=True,
+        note=note + (f"; not drawn: {counted(n_doubtful, 'doubtful number')}" if n_doubtful else ""),
+    )  # fmt: skip
     _figures(key, found)
     _claims(found)
     _on_other_data(found.form.paper, found.form.experiment)
@@ -286,23 +297,6 @@ def findings(key: Key, _content: report.PaperSide) -> None:
         st.info("None of these runs exists yet: open one below and press Start, or use the terminal.")
     elif missing := [label for label in specs if label not in runs]:
         st.info(f"Here: {len(runs)} of {counted(len(specs), 'run')}. Still missing: {', '.join(missing)}.")
-
-
-def _both(found: report.PaperSide, metric: str, quantity: str) -> None:
-    """Draws the published numbers and ours, with their lines of reference."""
-    form, experiment = found.form, found.form.experiment
-    frame = report.drawn_numbers(found.of_metric(metric))
-    references = comparison.references_beside(form, metric)
-    n_doubtful = sum(row.is_doubtful for row in found.of_metric(metric))
-    note = f"{form.paper.title}, {experiment.place}" if experiment.table else _NO_TABLE[experiment.is_ours]
-    figure_card.show(
-        figure_card.kept_builder(reproduction.published_and_ours)(
-            frame, what=quantity, references=references, dark=text.is_dark()
-        ),
-        found.provenance(),
-        key="reproduction", title=f"{experiment.title}: {quantity}", table=frame, linked=True,
-        note=note + (f"; not drawn: {counted(n_doubtful, 'doubtful number')}" if n_doubtful else ""),
-    )  # fmt: skip
 
 
 def _figures(key: Key, found: report.PaperSide) -> None:
@@ -355,8 +349,7 @@ def _claims(found: report.PaperSide) -> None:
 def draw_numbers(key: Key, metric: str, _content: report.PaperSide) -> None:
     """Draws the numbers of one metric and the reasons for their differences."""
     lines, notes = report.number_rows(_content.of_metric(metric))
-    with layout.card("reproduction-table"):
-        st.markdown("**The numbers** :small[percent, mean ± standard deviation over seeds]")
+    with layout.card("reproduction-table", "**The numbers** :small[percent, mean ± standard deviation over seeds]"):
         if lines:
             alt = f"{len(lines)} numbers, published and ours, in percent"
             st.dataframe(pd.DataFrame(lines), hide_index=True, key="reproduction-table", alt=alt, height="content")
@@ -398,8 +391,7 @@ def match_rates(runs: Mapping[str, measured.Measured]) -> None:
         ours = {m: (f"{mean:.2f}", f"{least:.2f}", f"{gap:.2g}") for m, mean, least, gap in measures}
         whose = f"Ours: your run {run_id[:4]}, entries of all its clients' lists; separated if signatures differ by "
         whose += f"{scores.gap:g} standard deviations."
-    with layout.card("match-rates"):
-        st.markdown("**How often an anchor separates two entries** :small[Table 8; not a metric of models]")
+    with layout.card("match-rates", "**How often an anchor separates two entries** :small[Table 8; not a metric of models]"):
         layout.draw_table(
             ("m", "p̂ printed", "margin printed", "ours: p̂, mean", "p̂, worst pair", "least gap"),
             ((f"{m}", f"{rate:.2f}", f"{margin:.2f}", *ours.get(m, "–––")) for m, (rate, margin) in TABLE_8.items()),
@@ -422,8 +414,7 @@ def earlier(found: report.PaperSide) -> None:
     numbers = report.earlier_numbers(found)
     if numbers.empty:
         return
-    with layout.card("earlier"):
-        st.markdown("**The workshop version** :small[percent, mean ± standard deviation]")
+    with layout.card("earlier", "**The workshop version** :small[percent, mean ± standard deviation]"):
         alt = f"{len(numbers)} numbers of the workshop version, beside the later ones"
         st.dataframe(numbers, hide_index=True, key="earlier-table", alt=alt, height="content")
         st.caption("The workshop version prints forgetting as a share; here it is in percent.")
@@ -438,8 +429,7 @@ def earlier(found: report.PaperSide) -> None:
 
 def _on_other_data(paper: Paper, experiment: Experiment) -> None:
     """Draws the verdicts on other data, as recorded, and the command that tests the claims on one's own."""
-    with layout.card("other-data"):
-        st.markdown("**Other data, same claims**")
+    with layout.card("other-data", "**Other data, same claims**"):
         for place, (_, form) in enumerate(one for one in other_data.recorded(paper) if one[1].experiment is experiment):
             st.markdown(said := plain(f"{other_data.data_title(form)}: {other_data.sentence(form)}"))
             lines = pd.DataFrame(other_data.lines(form), columns=list(other_data.HEAD))

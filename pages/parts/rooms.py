@@ -227,7 +227,29 @@ def panel(view: state.View, room: Room) -> None:
     with ask, layout.card("room-ask"):
         _ask(room)
     with show, layout.card("room-show"):
-        _show(view, room)
+        rooms, token = open_rooms(), visitor.token()
+        names: dict[str | None, str] = {run_id: f"{name}, {run_id[:4]}" for run_id, name in room.runs.items()}
+
+        def choose() -> None:
+            with suppress(BadInput):  # run or room are gone in this moment, and the page then shows neither
+                rooms.show(room.code, token, st.session_state[_SHOWN])
+
+        def close() -> None:
+            with suppress(BadInput):  # closed already, in another window
+                rooms.close(room.code, token)
+            view.go({"v": "1"})
+
+        st.session_state[_SHOWN] = room.shown  # it may have been chosen in the teacher's other window
+        st.selectbox(
+            "Show a run to everybody", [None, *names], key=_SHOWN, on_change=choose,
+            format_func=lambda run_id: names.get(run_id, "none"),
+        )  # fmt: skip
+        if st.button("Look for new runs", key="room-look"):
+            st.rerun()
+        with st.popover("Close the room"):
+            st.markdown("Names, answers and the plot are deleted; the runs stay.")
+            # A callback comes first; the choice above may start the page again, and the press would be lost.
+            st.button("Close it", key="room-close", on_click=close)
 
 
 @st.cache_data(max_entries=20, show_spinner=False)
@@ -260,32 +282,6 @@ def _ask(room: Room) -> None:
             st.error("Write your question first.")
             return
         attempt(lambda: rooms.ask(room.code, token, question, [line for line in typed.splitlines() if line.strip()]))
-
-
-def _show(view: state.View, room: Room) -> None:
-    rooms, token = open_rooms(), visitor.token()
-    names: dict[str | None, str] = {run_id: f"{name}, {run_id[:4]}" for run_id, name in room.runs.items()}
-
-    def choose() -> None:
-        with suppress(BadInput):  # run or room are gone in this moment, and the page then shows neither
-            rooms.show(room.code, token, st.session_state[_SHOWN])
-
-    def close() -> None:
-        with suppress(BadInput):  # closed already, in another window
-            rooms.close(room.code, token)
-        view.go({"v": "1"})
-
-    st.session_state[_SHOWN] = room.shown  # it may have been chosen in the teacher's other window
-    st.selectbox(
-        "Show a run to everybody", [None, *names], key=_SHOWN, on_change=choose,
-        format_func=lambda run_id: names.get(run_id, "none"),
-    )  # fmt: skip
-    if st.button("Look for new runs", key="room-look"):
-        st.rerun()
-    with st.popover("Close the room"):
-        st.markdown("Names, answers and the plot are deleted; the runs stay.")
-        # A callback comes first; the choice above may start the page again, and the press would be lost.
-        st.button("Close it", key="room-close", on_click=close)
 
 
 def attempt(act: Callable[[], None]) -> None:

@@ -151,7 +151,12 @@ def figures(
     left, right = places or st.columns(HALVES, gap="small")
     if not result.accuracy.empty:
         with left:
-            _curve(result, live=live)
+            note = "mean, 95 % interval" if len(result.spec.seeds) >= MIN_SEEDS else "line: mean; dots: single seeds"
+            picture = _figure(key=_key(result), name="accuracy", dark=text.is_dark(), _result=result)
+            show(
+                picture, result.provenance, key="accuracy", title=f"{capital(result.score)} over tasks", note=note,
+                table=result.scores, linked=True, live=live,
+            )  # fmt: skip
         with right:
             _grid(result, chosen, "matrix")
         left, right = st.columns(2, gap="small")
@@ -165,15 +170,6 @@ def figures(
     _leaks(result, chosen, live=live)
     if has_more and not live and not result.accuracy.empty:
         _more(result)
-
-
-def _curve(result: Result, *, live: bool) -> None:
-    """Draws the run's score over tasks."""
-    note = "mean, 95 % interval" if len(result.spec.seeds) >= MIN_SEEDS else "line: mean; dots: single seeds"
-    show(
-        _figure(key=_key(result), name="accuracy", dark=text.is_dark(), _result=result), result.provenance, key="accuracy",
-        title=f"{capital(result.score)} over tasks", note=note, table=result.scores, linked=True, live=live,
-    )  # fmt: skip
 
 
 def _grid(result: Result, chosen: float, name: str) -> None:

@@ -36,24 +36,22 @@ READERS = {BUNDLED: "bundled model", BIG: "SmolLM2"}
 USUAL = Dials()
 _NAMES = ("alpha", "threshold", "lower", "upper", "strength", "loss")  # of the fields that are dials, too
 CODEC = link.Codec(
-    [
-        link.Field("reader", "rd", "language model", link.Choice(tuple(READERS)), BUNDLED),
-        link.Field("show", "sh", "text", link.Choice(tuple(SHOWS)), EXAMPLE),
-        link.Field("source", "k", "family of texts", link.Whole(1, 6), 2),
-        link.Field("number", "n", "number of the text", link.Whole(1, 1000), 1),
-        link.Field("run", "run", "run", link.Maybe(link.Text(40)), None),
-        link.Field("task", "t", "task", link.Maybe(link.Whole(1, 100)), None),
-        link.Field("model", "m", "model", link.Choice(tuple(MODELS)), "base"),
-        link.Field("epsilon", "e", "ε", link.Maybe(link.BUDGET), None),
-        link.Field("layer", "l", "layer", link.Choice(tokens.SHOWN), FIRST),
-        link.Field("alpha", "a", "α", link.Maybe(link.Number(0.0, 1.0)), None),
-        link.Field("threshold", "th", "θ", link.Maybe(link.Number(0.0, 1.0)), None),
-        link.Field("lower", "lo", "lower nominal ε", link.Maybe(link.Number(BUDGETS[0], BUDGETS[-1])), None),
-        link.Field("upper", "up", "upper nominal ε", link.Maybe(link.Number(BUDGETS[0], BUDGETS[-1])), None),
-        link.Field("strength", "la", "λ", link.Maybe(link.Number(0.0, 100.0)), None),
-        link.Field("loss", "lf", "loss", link.Maybe(link.Choice(("answer", "full"))), None),
-        link.Field("releases", "r", "releases", link.Whole(1, 100), 1),
-    ]
+    link.Field("reader", "rd", "language model", link.Choice(tuple(READERS)), BUNDLED),
+    link.Field("show", "sh", "text", link.Choice(tuple(SHOWS)), EXAMPLE),
+    link.Field("source", "k", "family of texts", link.Whole(1, 6), 2),
+    link.Field("number", "n", "number of the text", link.Whole(1, 1000), 1),
+    link.Field("run", "run", "run", link.Maybe(link.Text(40)), None),
+    link.Field("task", "t", "task", link.Maybe(link.Whole(1, 100)), None),
+    link.Field("model", "m", "model", link.Choice(tuple(MODELS)), "base"),
+    link.Field("epsilon", "e", "ε", link.Maybe(link.BUDGET), None),
+    link.Field("layer", "l", "layer", link.Choice(tokens.SHOWN), FIRST),
+    link.Field("alpha", "a", "α", link.Maybe(link.Number(0.0, 1.0)), None),
+    link.Field("threshold", "th", "θ", link.Maybe(link.Number(0.0, 1.0)), None),
+    link.Field("lower", "lo", "lower nominal ε", link.Maybe(link.Number(BUDGETS[0], BUDGETS[-1])), None),
+    link.Field("upper", "up", "upper nominal ε", link.Maybe(link.Number(BUDGETS[0], BUDGETS[-1])), None),
+    link.Field("strength", "la", "λ", link.Maybe(link.Number(0.0, 100.0)), None),
+    link.Field("loss", "lf", "loss", link.Maybe(link.Choice(("answer", "full"))), None),
+    link.Field("releases", "r", "releases", link.Whole(1, 100), 1),
 )
 
 
@@ -66,7 +64,8 @@ def page() -> None:
     )  # fmt: skip
     controls, answer = layout.controls_and_answer()
     with controls:
-        selected = _selected(view)
+        show = fields.segmented(view, "show", "Text", SHOWS, start=None if view["run"] is None else RUN)
+        selected = {EXAMPLE: _example, OWN: _own, RUN: _of_run}[show](view)
         usual = dials_of(selected.result.spec, selected.epsilon) if selected.result is not None else USUAL
         dials, releases = _dials(view, usual)
     with answer:
@@ -74,12 +73,13 @@ def page() -> None:
         if selected.is_typed or (selected.text is not None and selected.text.tokens):
             dials, layer = _text(view, selected, dials, layer, releases)
         else:
-            with layout.card("heat"):
-                st.markdown("**No text to show yet**")
+            with layout.card("heat", "**No text to show yet**"):
                 (st.warning if selected.is_warning else st.info)(selected.why or "This text has no tokens.")
         _many(selected, dials)
+    unused = {name: view[name] for name in ("reader", "source", "number", "task", "model", "epsilon")}
     values = {name: None if getattr(dials, name) == getattr(usual, name) else getattr(dials, name) for name in _NAMES}
-    view.commit({**selected.values, **values, "releases": releases, "layer": layer}, CODEC)
+    of_text = {**unused, "run": None, "show": show, **selected.values}
+    view.commit({**of_text, **values, "releases": releases, "layer": layer}, CODEC)
     layout.actions(place, is_shared=True, help_text=WORDS["sensitive_words"]["help"], view=view)
 
 
@@ -179,14 +179,6 @@ class Selected:
     result: Result | None = None
     epsilon: float | None = None
     values: Mapping[str, object] = field(default_factory=dict)
-
-
-def _selected(view: state.View) -> Selected:
-    """Draws the controls of the text and returns it; its `values` go into the link."""
-    show = fields.segmented(view, "show", "Text", SHOWS, start=None if view["run"] is None else RUN)
-    selected = {EXAMPLE: _example, OWN: _own, RUN: _of_run}[show](view)
-    unused = {name: view[name] for name in ("reader", "source", "number", "task", "model", "epsilon")}
-    return replace(selected, values={**unused, "run": None, "show": show, **selected.values})
 
 
 def _example(view: state.View) -> Selected:

@@ -111,7 +111,14 @@ def draw(
         how = None if spec is None else _estimate(spec, run_on[0])
         is_off = spec is None or too_much is not None
         if st.button("Start", type="primary", width="stretch", disabled=is_off, key="start", help=how) and spec is not None:
-            _start(spec, *run_on)
+            device, split = run_on
+            preset = _preset_of(spec)
+            here = device if split is None else process.here(device)  # its own process gathers what the parts give
+            run_id = state.store().create(spec, name=None if preset is None else preset.title, device=here, split=split)
+            rooms.share([run_id])
+            state.executor().submit(run_id)
+            st.session_state["show-run"] = run_id
+            st.rerun()
 
 
 def details(spec: RunSpec, values: train_form.Values) -> None:
@@ -172,16 +179,6 @@ def _preset_of(spec: RunSpec) -> presets.Preset | None:
     """The preset with this very spec."""
     digest = spec.digest()
     return next((presets.about(name) for name in presets.names() if questions.digests(name)[0] == digest), None)
-
-
-def _start(spec: RunSpec, device: str, split: Split | None) -> None:
-    preset = _preset_of(spec)
-    here = device if split is None else process.here(device)  # its own process gathers what the parts give
-    run_id = state.store().create(spec, name=None if preset is None else preset.title, device=here, split=split)
-    rooms.share([run_id])
-    state.executor().submit(run_id)
-    st.session_state["show-run"] = run_id
-    st.rerun()
 
 
 def noise_warning(spec: RunSpec) -> None:
@@ -289,14 +286,13 @@ def _word(key: str, value: object, mended: train_form.Values) -> str:
 
 
 _NOT_HERE = "It appears when the dataset is on this computer; a preview downloads nothing."
-_NO_FIT = "It appears when the settings fit the data."
 _SAME_EXAMPLES = "Every task has the same examples, so the privacy spent on an example adds up over the tasks."
 _SAME_CLIENTS = "A client may be in every task, so the privacy spent on a client adds up over the tasks."
 
 
 def stream(values: Mapping[str, object] | None, spec: RunSpec | None = None, filled: float = 1.0) -> None:
     """Draws the stream of the first seed, of the form's `values` or of a run. `filled`: the share that is read already."""
-    shown, lacks = None, _NO_FIT
+    shown, lacks = None, "It appears when the settings fit the data."
     with suppress(BadInput):
         if values is not None:  # the data, the scenario and the seeds of the form, whatever its other settings are
             raw = train_form.raw_of(values)

@@ -116,7 +116,12 @@ def _running(run: Run, events: Sequence[Event], now: float, before: Look | None)
     learning = f"learning {opened.task_names[task - 1]}" if task <= len(opened.task_names) else ""
     left = _left(run, fraction, now, before, is_stage=False)
     detail = " · ".join(filter(None, [learning, _spent(run, events), _left_words(left)]))
-    headline = f"{_which_training(run, events, opened.n_tasks)}Task {task} of {opened.n_tasks}"
+    headline = f"Task {task} of {opened.n_tasks}"
+    if (spec := run.readable_spec) is not None and (n_groups := spec.n_cells // n_trained_together(spec)) > 1:
+        # Which of several trainings this is, where models are trained one after another.
+        learned = sum(isinstance(event, TaskLearned) for event in events)
+        number = min(learned // (n_trained_together(spec) * opened.n_tasks) + 1, n_groups)
+        headline = f"Training {number} of {n_groups} · {headline}"
     return StatusLine("Running", headline, detail, "busy", fraction, left=left)
 
 
@@ -137,16 +142,6 @@ def _preparing(
     took = f"{_left_words(left)} for this step" if left is not None else _since(run)
     detail = f"{doing.text} · {doing.done:,} of {doing.total:,} · {took}"
     return StatusLine(label, headline, detail, "busy", fraction, is_stage=True, left=left)
-
-
-def _which_training(run: Run, events: Sequence[Event], n_tasks: int) -> str:
-    """Which of several trainings this is ("Training 2 of 6 · ") where models are trained one after another; else empty."""
-    if (spec := run.readable_spec) is None:
-        return ""
-    together = n_trained_together(spec)
-    n_groups = spec.n_cells // together
-    learned = sum(isinstance(event, TaskLearned) for event in events)
-    return f"Training {min(learned // (together * n_tasks) + 1, n_groups)} of {n_groups} · " if n_groups > 1 else ""
 
 
 def _spent(run: Run, events: Sequence[Event]) -> str:

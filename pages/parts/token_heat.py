@@ -37,8 +37,7 @@ def detection_card(texts: Sequence[ScoredText], key: tuple[object, ...], dials: 
     """Draws AUROC, average precision, and recall at the threshold by kind of span. `key` identifies the texts."""
     picture, table, kinds = _drawn(key, dials, text.is_dark(), texts)
     if kinds.empty:
-        with layout.card("found"):
-            st.markdown("**Does the score find personal data?**")
+        with layout.card("found", "**Does the score find personal data?**"):
             st.caption("No personal data is marked in these texts, so detection cannot be measured.")
         return
     figure_card.show(picture, source, key="detection", title="Does the score find personal data?", table=table, linked=True)
@@ -333,8 +332,7 @@ def _heatmap(result: Result, event: TokensScored, *, key: str) -> None:
     """Draws the first text of one scoring, in the chosen layer."""
     task = _task_name(result, event.task)
     model = "the frozen public model" if event.model == "base" else "the model after the task"
-    with layout.card(f"heat-{key}"):
-        st.markdown(f"**Which words are treated as sensitive?** :small[{plain(task)}; scored by {model}]")
+    with layout.card(f"heat-{key}", f"**Which words are treated as sensitive?** :small[{plain(task)}; scored by {model}]"):
         dials, layers = dials_of(result.spec, event.cell.epsilon), (FIRST, *(each for each in tokens.SHOWN if each != FIRST))
         draw_shaded(tokens.whole_words(event.texts[0]), dials, layers, f"A text of {task}", key=f"heatmap-{key}")
         if result.run_id is not None:

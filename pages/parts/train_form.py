@@ -27,7 +27,6 @@ from pages.parts import fields, layout, link, pecl_claim, settings_form, state, 
 from pages.parts.text import plain
 
 EPSILONS = (0.1, 0.2, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, math.inf)
-SEED_COUNTS = (1, 3, 5, 10)
 _NOT_HERE = " (not on this computer)"
 _NO_LIST = "Labels from the data: no bound holds, whatever ε is. For contrast only."
 _SAME_EXAMPLES = (
@@ -37,7 +36,6 @@ _SAME_EXAMPLES = (
 _OF_RUN = ("method", "labels", "public_labels", "tuned", "seeds")  # the form's fields by the part of the spec they set
 _OF_PRIVACY = ("epsilons", "adjacency", "noise", "label_share")
 _SIZES = ("train_per_class", "train_per_source", "test_per_class")
-_MORE = (*_SIZES, "delta", "adjacency", "noise", "tuned", "label_share")  # fields under "More settings"
 
 Values = settings_form.Values
 
@@ -64,34 +62,32 @@ def codec(method: str, scenario: str) -> link.Codec:
     """The codec for links with the settings of this method and scenario (the defaults' for unknown names)."""
     field = link.Field
     return link.Codec(
-        [
-            field("run", "run", "run", link.Maybe(link.Text(20)), None),
-            # The second word is the name that a terminal knows.
-            field("question", "question", "question", link.Maybe(link.Choice(tuple(presets.names()))), None, word="preset"),
-            field("focus", "f", "budget shown", link.Maybe(link.BUDGET), None),
-            field("rule", "ru", "prediction rule shown", link.Maybe(link.Text(20)), None),
-            field("method", "m", "method", link.Choice(tuple(methods.CARDS)), checks.DEFAULT_METHOD),
-            field("dataset", "d", "dataset", _Dataset(), DataSpec.dataset, always=True),
-            field("backbone", "bb", "network", link.Text(), DataSpec.backbone),
-            field("resolution", "px", "resolution", link.Maybe(link.Whole(1, 4096)), None),
-            field("axes", "ax", "number of axes", link.Maybe(link.Whole(0, 4096)), None),
-            field("train_per_class", "tr", "training examples per class", link.Maybe(link.Whole(1, 10**7)), None),
-            field("train_per_source", "ts", "training examples per source", link.Maybe(link.Whole(1, 10**7)), None),
-            field("test_per_class", "te", "test examples per class", link.Maybe(link.Whole(1, 10**7)), None),
-            field("scenario", "s", "stream", link.Choice(tuple(scenarios.CARDS)), checks.DEFAULT_SCENARIO),
-            *(settings_form.link_field("s", setting) for setting in fields.of_scenario(scenario, method)),
-            *(settings_form.link_field("p", setting) for setting in fields.of_method(method)),
-            field("labels", "l", "label list", link.Choice(tuple(fields.LABELS)), RunSpec.labels),
-            field("label_share", "ls", "share of ε for the list", link.Number(0.001, 0.999), PrivacySpec.label_share),
-            field("public_labels", "pl", "public labels", link.Maybe(link.Many(link.Text(60), 1000)), None),
-            field("epsilons", "e", "ε", link.Many(link.BUDGET), PrivacySpec.epsilons),
-            field("delta", "dl", "δ", link.Maybe(link.Number(0, 1)), None),
-            field("adjacency", "a", "neighbours", link.Choice(tuple(fields.ADJACENCY)), PrivacySpec.adjacency),
-            field("noise", "n", "noise", link.Choice(tuple(fields.NOISE)), PrivacySpec.noise),
-            field("tuned", "tn", "settings tuned", link.Choice(tuple(fields.TUNED)), RunSpec.tuned),
-            field("study", "tu", "tuning", link.Maybe(link.Text(20)), None),
-            field("seeds", "sd", "seeds", link.Many(link.Whole(0, 2**32 - 1), 100), RunSpec.seeds),
-        ]
+        field("run", "run", "run", link.Maybe(link.Text(20)), None),
+        # The second word is the name that a terminal knows.
+        field("question", "question", "question", link.Maybe(link.Choice(tuple(presets.names()))), None, word="preset"),
+        field("focus", "f", "budget shown", link.Maybe(link.BUDGET), None),
+        field("rule", "ru", "prediction rule shown", link.Maybe(link.Text(20)), None),
+        field("method", "m", "method", link.Choice(tuple(methods.CARDS)), checks.DEFAULT_METHOD),
+        field("dataset", "d", "dataset", _Dataset(), DataSpec.dataset, always=True),
+        field("backbone", "bb", "network", link.Text(), DataSpec.backbone),
+        field("resolution", "px", "resolution", link.Maybe(link.Whole(1, 4096)), None),
+        field("axes", "ax", "number of axes", link.Maybe(link.Whole(0, 4096)), None),
+        field("train_per_class", "tr", "training examples per class", link.Maybe(link.Whole(1, 10**7)), None),
+        field("train_per_source", "ts", "training examples per source", link.Maybe(link.Whole(1, 10**7)), None),
+        field("test_per_class", "te", "test examples per class", link.Maybe(link.Whole(1, 10**7)), None),
+        field("scenario", "s", "stream", link.Choice(tuple(scenarios.CARDS)), checks.DEFAULT_SCENARIO),
+        *(settings_form.link_field("s", setting) for setting in fields.of_scenario(scenario, method)),
+        *(settings_form.link_field("p", setting) for setting in fields.of_method(method)),
+        field("labels", "l", "label list", link.Choice(tuple(fields.LABELS)), RunSpec.labels),
+        field("label_share", "ls", "share of ε for the list", link.Number(0.001, 0.999), PrivacySpec.label_share),
+        field("public_labels", "pl", "public labels", link.Maybe(link.Many(link.Text(60), 1000)), None),
+        field("epsilons", "e", "ε", link.Many(link.BUDGET), PrivacySpec.epsilons),
+        field("delta", "dl", "δ", link.Maybe(link.Number(0, 1)), None),
+        field("adjacency", "a", "neighbours", link.Choice(tuple(fields.ADJACENCY)), PrivacySpec.adjacency),
+        field("noise", "n", "noise", link.Choice(tuple(fields.NOISE)), PrivacySpec.noise),
+        field("tuned", "tn", "settings tuned", link.Choice(tuple(fields.TUNED)), RunSpec.tuned),
+        field("study", "tu", "tuning", link.Maybe(link.Text(20)), None),
+        field("seeds", "sd", "seeds", link.Many(link.Whole(0, 2**32 - 1), 100), RunSpec.seeds),
     )
 
 
@@ -108,13 +104,6 @@ def values_of(spec: RunSpec) -> Values:
 def parameters_of(spec: RunSpec, run_id: str | None = None, question: str | None = None) -> dict[str, str]:
     """The link that fills the form with a spec, shows a run, and keeps the question that the form started from."""
     return codec(spec.method, spec.scenario.kind).write({**values_of(spec), "run": run_id, "question": question})
-
-
-def merged_link(start: Mapping[str, str], linked: Mapping[str, str]) -> dict[str, str]:
-    """The link `start` with what `linked` says in its place, without settings of a method or stream that this replaces."""
-    both = {**start, **linked}
-    unknown = codec_for(both).read(both).unknown
-    return {key: text for key, text in both.items() if key in linked or key not in unknown}
 
 
 def raw_of(values: Mapping[str, object]) -> dict[str, object]:
@@ -290,7 +279,7 @@ def _budget(view: state.View, values: Values) -> tuple[tuple[float, ...], tuple[
         )  # fmt: skip
         if bad:
             st.warning(f"ε = {plain(bad[0][:40])}: must be a number above 0, or inf for no noise; left out.")
-        counts = sorted({*SEED_COUNTS, len(first)})
+        counts = sorted({1, 3, 5, 10, len(first)})
         help_text = "One model each: another class order, another subset. Fewer than 3 give no interval."
         count = fields.buttons(fields.TITLES["seeds"], counts, len(first), str, key=view.key("seeds"), help=help_text)
         if count == 1:
@@ -314,11 +303,8 @@ def _promise(values: Mapping[str, object], epsilons: tuple[float, ...]) -> str:
     if methods.standing(spec) != "bound":
         return NO_ODDS
     has_same_examples = spec.scenario.recurrence == "every" and spec.scenario.n_users is None  # clients' cover all tasks
-    return _SAME_EXAMPLES if has_same_examples else _odds(epsilons)
-
-
-def _odds(epsilons: tuple[float, ...]) -> str:
-    """The chosen budgets as odds, with a note if they promise little; empty without a finite one."""
+    if has_same_examples:
+        return _SAME_EXAMPLES
     finite = [epsilon for epsilon in epsilons if math.isfinite(epsilon)]
     if not (ends := [finite[0], finite[-1]] if len(finite) > 1 else finite):
         return ""
@@ -341,7 +327,7 @@ def _more(view: state.View, values: Mapping[str, object]) -> Values:
     """Draws the settings that most visitors leave as they are; returns their values."""
     labels, dataset = str(values["labels"]), str(values["dataset"])
     if (box := layout.folded("More settings", view.key("more"))) is None:
-        more: Values = {name: view[name] for name in _MORE}
+        more: Values = {name: view[name] for name in (*_SIZES, "delta", "adjacency", "noise", "tuned", "label_share")}
         return {**more, "public_labels": settings_form.public(view, labels, dataset, is_drawn=False)}
     more = {}
     with box:
@@ -382,7 +368,6 @@ def _delta_field(view: state.View, values: Mapping[str, object]) -> float | None
 # A name, in a list of options between quotes; no part of a path, of a file's name or of own:NAME.
 _WORD: Final = re.compile(r"'([\w-]+)'|(?<![\w/\\.:-])([\w-]+)(?![\w/\\-]|\.\w)")
 _KEY: Final = re.compile(r"\b(?:params|scenario|data|privacy)\.\w+")  # another setting, as files and commands name it
-_READ_AS_WORDS: Final = ("privacy.adjacency", "privacy.noise", "tuned")  # whose options are names between quotes alone
 
 
 def in_words(refused: BadInput, values: Mapping[str, object] | None = None) -> str:
@@ -401,7 +386,7 @@ def in_words(refused: BadInput, values: Mapping[str, object] | None = None) -> s
         return str(refused)
     titles = {name: card.title for name, card in methods.CARDS.items() if "-" in name}
     options = dict(fields.options(key, scenario))
-    if key not in _READ_AS_WORDS:
+    if key not in ("privacy.adjacency", "privacy.noise", "tuned"):  # whose options are names between quotes alone
         titles, options = titles | options, {}
     setting = fields.setting_of(key, method, scenario) if values is not None else None
     options |= {} if setting is None else {name: fields.option_title(name) for name in setting.options}  # read as words, too

@@ -75,7 +75,30 @@ def _draw(view: state.View, study: Study, form: RunSpec | None) -> None:
         run_panel.log(study.turn, "tuning-log")
         _best(view, study, form)
         if study.trials and study.sizes is not None:
-            _trials(study, study.sizes)
+            table, n_held_out = frame(study), study.sizes.n_validation
+            picture = reproduction.trials(
+                table, n_trials=study.tune.n_trials, n_validation=n_held_out, dark=text.is_dark()
+            )
+            figure_card.show(picture, None, key="tuning-trials", live=True)
+            shown = table.assign(accuracy=(100 * table["accuracy"]).round(1), trouble=table["trouble"].fillna(""))
+            st.dataframe(
+                shown, key="tuning-table", hide_index=True, height=min(250, 38 + 35 * len(shown)),
+                column_config={
+                    "trial": st.column_config.NumberColumn("Trial", width="small"),
+                    "accuracy": st.column_config.NumberColumn("Held-out accuracy", format="%.1f %%"),
+                    "learning_rate": st.column_config.NumberColumn("Learning rate", format="%.2e"),
+                    "batch_size": st.column_config.NumberColumn("Batch"),
+                    "clip_norm": st.column_config.NumberColumn("Clipping norm", format="%.2f"),
+                    "trouble": st.column_config.TextColumn("Failed because"),
+                },
+                column_order=[name for name in shown.columns if name != "trouble" or shown["trouble"].any()],
+                alt=f"{len(shown)} trials with accuracy on held-out examples, learning rate, batch size and clipping norm",
+            )  # fmt: skip
+            st.caption(
+                f"{study.sizes.n_tune} examples to train on, {n_held_out} held out; the test examples are not used. "
+                "Learning rate and clipping norm are drawn on a logarithmic scale, the batch size on a linear one: the "
+                "papers give only ranges."
+            )
 
 
 def words(study: Study) -> status_line.StatusLine:
@@ -133,30 +156,6 @@ def _best(view: state.View, study: Study, form: RunSpec | None) -> None:
             st.rerun()
 
 
-def _trials(study: Study, sizes: settings.Sizes) -> None:
-    table = frame(study)
-    picture = reproduction.trials(table, n_trials=study.tune.n_trials, n_validation=sizes.n_validation, dark=text.is_dark())
-    figure_card.show(picture, None, key="tuning-trials", live=True)
-    shown = table.assign(accuracy=(100 * table["accuracy"]).round(1), trouble=table["trouble"].fillna(""))
-    st.dataframe(
-        shown, key="tuning-table", hide_index=True, height=min(250, 38 + 35 * len(shown)),
-        column_config={
-            "trial": st.column_config.NumberColumn("Trial", width="small"),
-            "accuracy": st.column_config.NumberColumn("Held-out accuracy", format="%.1f %%"),
-            "learning_rate": st.column_config.NumberColumn("Learning rate", format="%.2e"),
-            "batch_size": st.column_config.NumberColumn("Batch"),
-            "clip_norm": st.column_config.NumberColumn("Clipping norm", format="%.2f"),
-            "trouble": st.column_config.TextColumn("Failed because"),
-        },
-        column_order=[name for name in shown.columns if name != "trouble" or shown["trouble"].any()],
-        alt=f"{len(shown)} trials with accuracy on held-out examples, learning rate, batch size and clipping norm",
-    )  # fmt: skip
-    st.caption(
-        f"{sizes.n_tune} examples to train on, {sizes.n_validation} held out; the test examples are not used. Learning rate "
-        "and clipping norm are drawn on a logarithmic scale, the batch size on a linear one: the papers give only ranges."
-    )
-
-
 def frame(study: Study) -> pd.DataFrame:
     """One row a trial: trial (from 1), accuracy (in [0, 1]; NaN: failed), learning_rate, batch_size, clip_norm, trouble."""
     columns = ["accuracy", "learning_rate", "batch_size", "clip_norm", "trouble"]
@@ -206,12 +205,19 @@ def _choices(values: Mapping[str, object], spec: RunSpec, device: str) -> None:
     n_trials = st.number_input(
         "Trials", 1, 500, 20, key="tune-trials", help="Trainings on 70 % of one task's examples, measured on the other 30 %."
     )
-    proxy = _proxy(spec.data.dataset) if on == "public" else None
+    proxy: str | None = None
     if on == "private":
         st.warning(
             f"Tuning on the private data is not accounted: {n_trials} trials and the final run use the same data "
             f"{n_trials + 1} times, but the statement counts one use. It will say so."
         )
+    elif here := _proxies_here(spec.data.dataset):
+        proxy = st.selectbox(
+            "Public dataset", here, format_func=lambda name: datasets.card(name).title,
+            key=f"tune-proxy-{spec.data.dataset}", help="Only datasets without examples of the private one.",
+        )  # fmt: skip
+    else:
+        st.caption("There is no other dataset on this computer: put one into the folder named by DPCL_DATA.")
     budgets, seeds = sorted(spec.privacy.epsilons), spec.seeds
     usual = budgets.index(spec.privacy.usual_epsilon)
     left, right = st.columns(2, gap="small")
@@ -230,16 +236,6 @@ def _choices(values: Mapping[str, object], spec: RunSpec, device: str) -> None:
         study_id = Studies(state.store()).create(tune, device=device)
         state.executor().submit(study_id)
         _show(values, study_id)
-
-
-def _proxy(dataset: str) -> str | None:
-    if not (here := _proxies_here(dataset)):
-        st.caption("There is no other dataset on this computer: put one into the folder named by DPCL_DATA.")
-        return None
-    return st.selectbox(
-        "Public dataset", here, format_func=lambda name: datasets.card(name).title, key=f"tune-proxy-{dataset}",
-        help="Only datasets without examples of the private one.",
-    )  # fmt: skip
 
 
 @st.cache_data(ttl=60, show_spinner=False)

@@ -129,16 +129,13 @@ class GivesToken:
                 headers = MutableHeaders(scope=message)
                 if headers.get("content-type", "").startswith("text/html"):
                     value = f"{COOKIE}={secrets.token_hex(16)}; Path=/; Max-Age={_SECONDS}; HttpOnly; SameSite=Lax"
-                    headers.append("set-cookie", f"{value}; Secure" if _is_https(scope) else value)
+                    # A proxy says that the browser asked over HTTPS; who lies harms no cookie but the one that he gets.
+                    said = Headers(scope=scope).get("x-forwarded-proto", scope["scheme"])
+                    is_https = said.partition(",")[0].strip().lower() == "https"
+                    headers.append("set-cookie", f"{value}; Secure" if is_https else value)
             await send(message)
 
         await self.app(scope, receive, sent)
-
-
-def _is_https(scope: Scope) -> bool:
-    """Whether the browser asked over HTTPS, which a proxy says; who lies harms no cookie but the one that he gets."""
-    said = Headers(scope=scope).get("x-forwarded-proto", scope["scheme"])
-    return said.partition(",")[0].strip().lower() == "https"
 
 
 def _token_of(scope: Scope) -> str | None:

@@ -68,16 +68,14 @@ def test_permutations_of_ones_own_are_for_files_and_commands_not_for_links() -> 
 
 
 CODEC = Codec(
-    [
-        Field("epsilon", "e", "ε", link.BUDGET, 1.0),
-        Field("budgets", "es", "budgets", link.Many(link.BUDGET), (1.0, 8.0)),
-        Field("tasks", "t", "tasks", link.Whole(1, 100), 5),
-        Field("size", "n", "size", link.Maybe(link.Whole(1, 10**6)), None),
-        Field("labels", "l", "label list", link.Choice(("data", "prior", "prior-const")), "prior-const"),
-        Field("hidden", "h", "hidden", link.Flag(), False),
-        Field("name", "q", "name", link.Text(), ""),
-        Field("classes", "c", "classes", link.Maybe(link.Many(link.Text())), None),
-    ]
+    Field("epsilon", "e", "ε", link.BUDGET, 1.0),
+    Field("budgets", "es", "budgets", link.Many(link.BUDGET), (1.0, 8.0)),
+    Field("tasks", "t", "tasks", link.Whole(1, 100), 5),
+    Field("size", "n", "size", link.Maybe(link.Whole(1, 10**6)), None),
+    Field("labels", "l", "label list", link.Choice(("data", "prior", "prior-const")), "prior-const"),
+    Field("hidden", "h", "hidden", link.Flag(), False),
+    Field("name", "q", "name", link.Text(), ""),
+    Field("classes", "c", "classes", link.Maybe(link.Many(link.Text())), None),
 )
 BUDGETS = st.floats(min_value=5e-324, allow_nan=False, allow_infinity=True)
 WORDS = st.text(min_size=1, max_size=12)
@@ -152,7 +150,7 @@ def test_a_link_never_exceeds_its_length() -> None:
 
 
 def test_a_word_is_read_like_the_short_key_and_never_written_and_no_two_fields_share_a_key() -> None:
-    codec = Codec([Field("step", "s", "step", link.Whole(1, 9), 1, word="step")])
+    codec = Codec(Field("step", "s", "step", link.Whole(1, 9), 1, word="step"))
     for asked, number in (({"step": "3"}, 3), ({"step": "3", "s": "4"}, 4)):
         read = codec.read(asked)
         assert (read.values, read.notices) == ({"step": number}, ())
@@ -160,7 +158,7 @@ def test_a_word_is_read_like_the_short_key_and_never_written_and_no_two_fields_s
     assert codec.read({"step": "x"}).notices == codec.read({"s": "x"}).notices != ()
     for first, word in (("step", "step"), ("x", "")):
         with pytest.raises(ValueError, match="share a link key"):
-            Codec([Field("a", first, "a", link.Flag(), False), Field("b", "x", "b", link.Flag(), False, word=word)])
+            Codec(Field("a", first, "a", link.Flag(), False), Field("b", "x", "b", link.Flag(), False, word=word))
 
 
 # The view of a page: what a visitor presses counts, also before the page has been drawn for the first time.
@@ -173,7 +171,7 @@ def _page() -> None:
     from pages.parts import link
     from pages.parts.state import View
 
-    codec = link.Codec([link.Field("size", "s", "size", link.Whole(1, 9), 1)])
+    codec = link.Codec(link.Field("size", "s", "size", link.Whole(1, 9), 1))
     view = View("made-up", lambda _: codec)
     size = st.number_input("Size", 1, 9, int(str(view["size"])), key=view.key("size"))
     if st.session_state["is_cut_off"]:

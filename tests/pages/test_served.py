@@ -18,7 +18,7 @@ from starlette.testclient import TestClient
 import app
 from dpcl_core import paths, presets
 from dpcl_core.elements import element
-from pages import questions
+from dpcl_core.site import live
 from pages.parts import figure_card, layout, served
 from tests.pages.conftest import Open, Patch
 
@@ -192,10 +192,10 @@ def test_a_document_leaves_compressed_and_is_asked_for_anew(path: str) -> None:
 
 
 def test_a_question_has_a_door_where_a_page_can_repeat_one_of_its_runs() -> None:
-    assert (questions.repeated([presets.load("digits-cosine")]) or "").startswith("#run=")
-    assert questions.repeated([presets.load("pecl-synthetic")]) is None
+    assert (live.link_here([presets.load("digits-cosine")]) or "").startswith("#run=")
+    assert live.link_here([presets.load("pecl-synthetic")]) is None
     both = [presets.load("pecl-synthetic"), presets.load("digits-cosine")]
-    assert questions.repeated(both) == questions.repeated(both[1:])
+    assert live.link_here(both) == live.link_here(both[1:])
 
 
 def test_the_server_hands_out_the_page_where_it_was_built(places: tuple[Path, Path]) -> None:
