@@ -56,8 +56,7 @@ def planted_game(spec: RunSpec, epsilon: float) -> Game:
 
 def _played(spec: RunSpec, **params: float) -> RunSpec:
     """The settings that are played, on the bundled model: one step per task, with these parameters."""
-    data = replace(spec.data, backbone=BACKBONE)
-    return replace(spec, params=updated(spec.params, epochs=1, **params), data=data)
+    return replace(spec, params=updated(spec.params, epochs=1, **params), data=replace(spec.data, backbone=BACKBONE))
 
 
 # Adapters: one-token texts with distinct answers, and a real sentence.
@@ -341,8 +340,7 @@ def _mean_scores(params: PeclParams, size: float, sign: float, spec: RunSpec, tr
     values = np.append(others, 1.0) if sign > 0 else others
     shift, std = 1 / size, params.mean_score_std
     means = (noisy_mean(values, size, std, ReleaseNoise(), book, task=0, what="mean score") for _ in range(trials))
-    seen = np.fromiter(means, np.float64)
-    return np.asarray(((seen - others.sum() / size) * shift - shift**2 / 2) / std**2)
+    return np.asarray(((np.fromiter(means, np.float64) - others.sum() / size) * shift - shift**2 / 2) / std**2)
 
 
 def _life_of_copy(spec: RunSpec, params: PeclParams, facts: PublicSizes, epsilon: float, trials: int) -> Audited:

@@ -43,18 +43,15 @@ class Benchmark:
     alpha: float | None
 
 
-def _benchmarks() -> Mapping[str, Benchmark]:
-    def column(metric: str) -> dict[str, float]:
-        return {row.dataset: value for row, value in published.rows_with("cslr", "benchmarks", metric)}
-
-    tasks, alphas = column("n_tasks"), column("dirichlet_alpha")
-    return {
-        name: Benchmark(int(n_clients), int(tasks[name]), alphas.get(name))
-        for name, n_clients in column("n_clients").items()
-    }
+def _printed(metric: str) -> dict[str, float]:
+    return {row.dataset: value for row, value in published.rows_with("cslr", "benchmarks", metric)}
 
 
-BENCHMARKS = _benchmarks()  # by the paper's names
+_TASKS, _ALPHAS = _printed("n_tasks"), _printed("dirichlet_alpha")
+BENCHMARKS: Mapping[str, Benchmark] = {  # by the paper's names
+    name: Benchmark(int(n_clients), int(_TASKS[name]), _ALPHAS.get(name))
+    for name, n_clients in _printed("n_clients").items()
+}
 
 
 def printed_multiplier(epsilon: float) -> float:
@@ -153,7 +150,9 @@ class Costs:
 def costs(reading: Reading) -> Costs:
     """Costs of a reading by all three accountants, cached. Raises BadInput for impossible numbers."""
     events = reading.events()
-    return Costs(*_renyi(events, reading.delta, reading.adjacency), _pld(events, reading.delta, reading.adjacency))
+    is_known = not any(map(_is_fixed, events))
+    pld = accounting.Pld().epsilon(events, reading.delta, reading.adjacency) if is_known else None
+    return Costs(*_renyi(events, reading.delta, reading.adjacency), pld)
 
 
 def nominal_claim(epsilon: float, reading: Reading) -> Claim:
@@ -262,10 +261,6 @@ def _half(event: dp.DpEvent) -> dp.DpEvent:
             step = dp.SampledWithoutReplacementDpEvent(of, size, dp.GaussianDpEvent(multiplier / SENSITIVITY["replace"]))
             return dp.SelfComposedDpEvent(step, event.count)
     return dp.UnsupportedDpEvent()  # Poisson: the replacement is drawn by the same coin as the client
-
-
-def _pld(events: Sequence[dp.DpEvent], delta: float, adjacency: Adjacency) -> float | None:
-    return None if any(map(_is_fixed, events)) else accounting.Pld().epsilon(events, delta, adjacency)
 
 
 # Readings of CSLR's text against which its claims are tested: what is released, how often, from whom, how clipped.

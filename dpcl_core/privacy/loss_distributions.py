@@ -121,11 +121,6 @@ class Losses:
         return Losses(self.interval, self.places[first:end], masses, self.infinite + float(self.masses[end:].sum()))
 
 
-def _fast(n: int) -> int:
-    """The least length from n on whose transform is fast."""
-    return min(odd << (-(-n // odd) - 1).bit_length() for odd in _ODD)
-
-
 def _sum(parts: Sequence[tuple[Floats, int]], places: NDArray[np.int64], tail: float) -> Floats:
     """The chance of each of `places` [n], ascending without gaps: of a sum of `count` indices of each law `masses`.
 
@@ -152,7 +147,7 @@ def _sum(parts: Sequence[tuple[Floats, int]], places: NDArray[np.int64], tail: f
 
 def _cyclic(parts: Sequence[tuple[Floats, int]], places: NDArray[np.int64], length: int) -> Floats:
     """The chance of each of `places` [n] by one transform, in which what lies `length` or more apart adds up."""
-    length = _fast(length)
+    length = min(odd << (-(-length // odd) - 1).bit_length() for odd in _ODD)  # the least from there on that is fast
     product = np.ones(length // 2 + 1, np.complex128)
     for masses, count in parts:
         product *= _power(fft.rfft(masses, length), count)
@@ -233,10 +228,9 @@ class Distribution:
 
     def composed(self, other: Distribution, tail: float) -> Distribution:
         """Both mechanisms, on the same people."""
-        n = max(len(self.directions), len(other.directions))
         pairs = [
             (self.directions[place % len(self.directions)], other.directions[place % len(other.directions)])
-            for place in range(n)
+            for place in range(max(len(self.directions), len(other.directions)))
         ]
         return Distribution(tuple(one.composed(two, tail) for one, two in pairs))
 

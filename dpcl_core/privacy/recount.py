@@ -178,7 +178,14 @@ def _cost(one: Mechanism, places: Sequence[int]) -> dp.DpEvent:
     """One step of a mechanism for a person whose examples are at these places of it."""
     match one.kind:
         case "gaussian":
-            return _gaussian(one, places)
+            sigma, rates = one.noise_multiplier or math.nan, one.sample_rates
+            chances = tuple(rates[place] if len(rates) > 1 else rates[0] for place in places)
+            if len(rates) == 1 == rates[0]:  # all examples at once, each moving the sum by as much
+                return dp.GaussianDpEvent(sigma / len(places))
+            if len(places) > 1:
+                return accounting.SampledGroupDpEvent(sigma, chances)
+            step = dp.GaussianDpEvent(sigma)
+            return step if chances == (1.0,) else dp.PoissonSampledDpEvent(chances[0], step)
         case "label-list":
             # All of a person's examples may have one label: its count moves once for each, and deltas grow on the way.
             epsilon, n = one.epsilon or 0.0, len(places)
@@ -191,14 +198,3 @@ def _cost(one: Mechanism, places: Sequence[int]) -> dp.DpEvent:
         case "nothing":
             return dp.NoOpDpEvent()
     raise accounting.Unaccountable(f"nothing is known of several examples of one person under {one.kind}")
-
-
-def _gaussian(one: Mechanism, places: Sequence[int]) -> dp.DpEvent:
-    sigma, rates = one.noise_multiplier or math.nan, one.sample_rates
-    chances = tuple(rates[place] if len(rates) > 1 else rates[0] for place in places)
-    if len(rates) == 1 == rates[0]:  # all examples at once, each moving the sum by as much
-        return dp.GaussianDpEvent(sigma / len(places))
-    if len(places) > 1:
-        return accounting.SampledGroupDpEvent(sigma, chances)
-    step = dp.GaussianDpEvent(sigma)
-    return step if chances == (1.0,) else dp.PoissonSampledDpEvent(chances[0], step)

@@ -188,9 +188,7 @@ def _with_claim(unbounded: Words, given: Guarantee, channels: str) -> Words:
 
 def odds_bound(epsilon: float, delta: float) -> float:
     """Largest probability of a right guess whether someone took part, from even odds: (e^eps + delta) / (1 + e^eps)."""
-    if epsilon > 700:
-        return 1.0
-    return min(1.0, (math.exp(epsilon) + delta) / (1 + math.exp(epsilon)))
+    return 1.0 if epsilon > 700 else min(1.0, (math.exp(epsilon) + delta) / (1 + math.exp(epsilon)))
 
 
 def odds(epsilon: float, delta: float) -> str:

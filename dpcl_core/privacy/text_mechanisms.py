@@ -145,8 +145,7 @@ def _losses(first: float, second: float, n_values: int) -> tuple[NDArray[np.floa
     half = n_values / 2
     density = np.exp((half - 1) * np.log(squared / 2) - squared / 2 - math.lgamma(half)) / 2 * 3 * n_values * roots**2
     weights = density * (roots[1] - roots[0])
-    loss = n_values * math.log(second / first) + squared / 2 * ((first / second) ** 2 - 1)
-    return loss, weights
+    return n_values * math.log(second / first) + squared / 2 * ((first / second) ** 2 - 1), weights
 
 
 def nominal_claim(lower: float, upper: float, delta: float, n_tokens: int, n_epochs: int) -> Claim:

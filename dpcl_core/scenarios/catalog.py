@@ -239,9 +239,7 @@ class Federated(OfClients, ScenarioSpec):
 
     def label_names(self, classes: tuple[str, ...]) -> tuple[str, ...]:
         """The stream's class names: "not NAME" and NAME of each task in one-vs-rest, else the dataset's classes."""
-        if self.protocol != "one-vs-rest":
-            return classes
-        return _yes_and_no((self.order or classes)[: self.tasks])
+        return classes if self.protocol != "one-vs-rest" else _yes_and_no((self.order or classes)[: self.tasks])
 
 
 _SETTINGS = (ClassIncremental, Split, Permuted, SourceIncremental, IBlurry, SiBlurry, OneVsRest, Federated)

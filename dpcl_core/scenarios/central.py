@@ -79,10 +79,9 @@ def _class_groups(settings: ClassGroups, table: Table, seed: int, n: int) -> Tas
     size, is_split = per_task(settings, len(table.classes)), isinstance(settings, Split)
     order = np.arange(len(table.classes)) if is_split else generator(seed, "class order").permutation(len(table.classes))
     homes = table.homes(n, 0 if is_split else seed)
-    parts = _of_tasks(settings.order if isinstance(settings, Split) else None, n)
     tasks = [
         class_task(index, f"task {part + 1}", order[part * size : (part + 1) * size].tolist(), table, homes)
-        for index, part in enumerate(parts)
+        for index, part in enumerate(_of_tasks(settings.order if isinstance(settings, Split) else None, n))
     ]
     return TaskStream(tuple(tasks), table.classes, recurrence="once")
 
@@ -184,9 +183,7 @@ def _fault(numbers: Sequence[int], *, first: int, n: int) -> str | None:
     times = np.bincount((integers.astype(np.int64) - first).astype(np.intp), minlength=n)
     if (times > 1).any():
         return f"{first + int(np.flatnonzero(times > 1)[0])} occurs {times.max()} times"
-    if (times == 0).any():
-        return f"{first + int(np.flatnonzero(times == 0)[0])} is missing"
-    return None
+    return f"{first + int(np.flatnonzero(times == 0)[0])} is missing" if (times == 0).any() else None
 
 
 # Permuted: the same classes in every task, with the examples' values in a different order.
@@ -316,8 +313,7 @@ def _cut(settings: Blurry, seed: int) -> Cut:
     draw = generator(seed, "si-blurry cuts")
 
     def cut(n: int) -> NDArray[np.int64]:
-        places = np.sort(draw.integers(0, n, settings.tasks - 1, endpoint=True))
-        return np.diff(places, prepend=0, append=n)
+        return np.diff(np.sort(draw.integers(0, n, settings.tasks - 1, endpoint=True)), prepend=0, append=n)
 
     return cut
 

@@ -173,7 +173,6 @@ class Learner(Protocol):
 
     def learn(self, tasks: Mapping[int, Task], ledgers: Mapping[Cell, Ledger]) -> Iterator[LearnerEvent]:
         """Learns the next task of every seed; each use of private data enters the cell's ledger before its output leaves."""
-        ...
 
     def scores(self, seed: int, task: Task) -> Mapping[str, NDArray[np.floating]]:
         """Scores [epsilons, n, classes] of `task.test` under the seed's models, by prediction rule, the run's own first.
@@ -181,14 +180,12 @@ class Learner(Protocol):
         -inf: a label that was never released. Empty if no model has been released yet. Streams that look ahead also call it
         before the first task, for the untrained model, and for a task that is not learned yet.
         """
-        ...
 
     def released(self, cell: Cell) -> Mapping[str, NDArray[np.generic]]:
         """Everything that this cell's learner released after the last task, by name: all that an adversary sees of it.
 
         It depends on private data only through releases that are in the ledger.
         """
-        ...
 
 
 @runtime_checkable
@@ -204,7 +201,6 @@ class Answering(Protocol):
 
     def untrained(self, task: Task) -> NDArray[np.floating]:
         """Scores [n, classes] of `task.test` under the public network as it came; of a learner that has learned nothing."""
-        ...
 
 
 @runtime_checkable
@@ -213,7 +209,6 @@ class Surveying(Protocol):
 
     def survey(self, streams: Mapping[int, Sequence[Task]], ledgers: Mapping[Cell, Ledger]) -> None:
         """Reads the tasks of every seed, in order; every use of private data enters the cell's ledger."""
-        ...
 
 
 @runtime_checkable
@@ -222,7 +217,6 @@ class Prefetching(Protocol):
 
     def prefetch(self, coming: Sequence[Mapping[int, Task]]) -> None:
         """Starts work on coming tasks, the next one first. No result or ledger entry leaves before that task's `learn`."""
-        ...
 
 
 P = TypeVar("P", bound=Params)

@@ -46,7 +46,6 @@ class Reopening(Protocol):
 
     def reopen(self) -> None:
         """Makes those parts that are None and have a state of their own. Reads no example."""
-        ...
 
 
 @runtime_checkable
@@ -55,7 +54,6 @@ class Recalling(Protocol):
 
     def recall(self, learned: Sequence[Mapping[int, Task]]) -> None:
         """Reads again what it had kept of the tasks learned so far, by seed, in order; called last."""
-        ...
 
 
 def saved(parts: Mapping[str, Durable]) -> tuple[dict[str, JsonValue], Arrays]:

@@ -333,10 +333,9 @@ class _Examples:
 def _means(sums: Tensor, plan: Schedule, trainings: Sequence[Training], dtype: torch.dtype) -> Tensor:
     """The models' noisy means [models, P]. Noise is drawn and rounded on the processor, for which alone a step waits."""
     stds = [plan.noise_std(one.noise_multiplier) for one in trainings]
-    here = sums.cpu() if any(stds) else sums
     rows = [
         noisy_means([row], plan.expected_batch, std, one.noise, dtype=dtype)[0]
-        for row, std, one in zip(here, stds, trainings, strict=True)
+        for row, std, one in zip(sums.cpu() if any(stds) else sums, stds, trainings, strict=True)
     ]
     means = torch.stack(rows)
     return sent(means.numpy(), str(sums.device)) if any(stds) else means

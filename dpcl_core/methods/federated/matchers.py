@@ -171,8 +171,7 @@ def regrets(features: Floats, prototypes: Floats) -> Floats:
     chain -= lift  # cheapest chain from i to j's slot, through any others
     away = (chain + free.min(axis=2)[:, None, :]).min(axis=2)  # [n, i]: the chain ends in a free slot
     step[:, np.arange(length), np.arange(length)] = np.inf
-    around = (step + chain.swapaxes(1, 2)).min(axis=2)
-    extra: Floats = np.minimum(around, away + chain.min(axis=1))
+    extra: Floats = np.minimum((step + chain.swapaxes(1, 2)).min(axis=2), away + chain.min(axis=1))
     return np.maximum(extra, 0).reshape(features.shape[:-1])
 
 

@@ -251,7 +251,7 @@ def _groups(spec: RunSpec) -> Values | None:
     if sizes is None or setting(spec, "params.list_size") == 1:
         return None
     n_tasks, n_labels = sizes
-    if _is_of_task(spec):
+    if setting(spec, "params.lists") == "task":
         return (n_tasks,)
     return (n_tasks // n_labels,) if n_tasks % n_labels == 0 else ()
 
@@ -259,11 +259,8 @@ def _groups(spec: RunSpec) -> Values | None:
 def _list_sizes(spec: RunSpec) -> Values:
     """The printed list covers all of a client's texts of a task; with one label per task, a list per label is the same."""
     sizes = _tasks_and_labels(spec)
-    return () if sizes is not None and sizes[1] > 1 and not _is_of_task(spec) else (1, 2, 4, 8, 16)
-
-
-def _is_of_task(spec: RunSpec) -> bool:
-    return setting(spec, "params.lists") == "task"
+    is_of_labels = sizes is not None and sizes[1] > 1 and setting(spec, "params.lists") != "task"
+    return () if is_of_labels else (1, 2, 4, 8, 16)
 
 
 def lists_of_task(spec: RunSpec) -> Values:
