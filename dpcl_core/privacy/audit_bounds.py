@@ -237,8 +237,7 @@ def _bound(
 def _of_counts(hits: int, n_with: int, quiet: int, n_without: int, delta: float, confidence: float) -> float:
     error = (1 - confidence) / 2
     tpr_low, tnr_low = _lower(hits, n_with, error), _lower(quiet, n_without, error)
-    fpr_high, fnr_high = 1 - tnr_low, 1 - tpr_low
-    return max(_log_ratio(tpr_low - delta, fpr_high), _log_ratio(tnr_low - delta, fnr_high))
+    return max(_log_ratio(tpr_low - delta, 1 - tnr_low), _log_ratio(tnr_low - delta, 1 - tpr_low))
 
 
 def _lower(hits: float, total: int, error: float) -> float:

@@ -75,9 +75,8 @@ class Factorisation:
         closer it is and the earlier it ends. In any J the m-th task is at least m gap, and its distance to the n-th at least
         |m - n| gap: so tasks 0, gap, 2 gap, ... are the worst for all pairs at once.
         """
-        places = range(0, self.n_tasks, gap)[:n_tasks]
         total = np.zeros(self.n_tasks)
-        for place in places:
+        for place in range(0, self.n_tasks, gap)[:n_tasks]:
             total[place:] += self.column[: self.n_tasks - place]
         return float(np.linalg.norm(total)) * _ROUND_UP
 

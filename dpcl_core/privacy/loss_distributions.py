@@ -98,9 +98,8 @@ class Losses:
         masses = self._on_all_points()
         below, above = _reach(masses, count, tail)
         places = np.arange(below, above + 1)
-        around = _sum([(masses, count)], places, tail)
         infinite = tail - math.expm1(count * math.log1p(-self.infinite))
-        return Losses(self.interval, places + self.places[0] * count, around, infinite)
+        return Losses(self.interval, places + self.places[0] * count, _sum([(masses, count)], places, tail), infinite)
 
     def _on_all_points(self) -> Floats:
         """The masses of all points of the grid from the first place to the last."""

@@ -82,9 +82,8 @@ def joint(
     groups = [list(learner) for learner in learners]
     cells = [cell for group in groups for cell in group]
     any_one, total = models[cells[0].epsilon], costs_of_all(groups, models)
-    recount = Recount(accountant, delta, any_one)
     at = min(0.5, delta * len(cells)) if any(isinstance(event, accounting.LabelListDpEvent) for event in total) else delta
-    epsilon, added = recount.epsilon(total, at), delta * len(cells)
+    epsilon, added = Recount(accountant, delta, any_one).epsilon(total, at), delta * len(cells)
     is_shared = any(entry.shares_batches for model in models.values() for entry in model.entries)
     if math.isinf(epsilon) and not is_shared and added < 1:
         of_each = {name: Recount(accountant, delta, model)._worst(model.entries) for name, model in models.items()}

@@ -98,9 +98,8 @@ def _assigned(costs: Floats) -> Ints:
 
 def squared_distances(features: Floats, prototypes: Floats) -> Floats:
     """Squared distances [..., L, K] of features [..., L, f] to prototypes [K, f] or [..., K, f]."""
-    across = np.swapaxes(prototypes, -1, -2)
     squares = (features**2).sum(axis=-1)[..., :, None] + (prototypes**2).sum(axis=-1)[..., None, :]
-    return np.asarray(np.maximum(squares - 2 * features @ across, 0))
+    return np.asarray(np.maximum(squares - 2 * features @ np.swapaxes(prototypes, -1, -2), 0))
 
 
 def coupling(

@@ -340,9 +340,8 @@ def logits_at(
 
     No mask is needed: padding is at the end, and a causal model does not look ahead.
     """
-    split = net.public if public else net.split
     tokens = None if forks is None else forks.tokens(columns.device)
-    return split.above(states_of(net, batch, reading, epoch), columns, tokens=tokens)
+    return (net.public if public else net.split).above(states_of(net, batch, reading, epoch), columns, tokens=tokens)
 
 
 def states_of(net: Adapted, batch: Batch, reading: Reading, epoch: int) -> Tensor:

@@ -72,9 +72,8 @@ class JointNetwork:
         self._lists.append(labels)
         if len(self._waiting) < self._context.n_tasks:
             return
-        everyone = tuple(range(self._context.n_tasks))
         what = f"training on all tasks without noise, {self._params.epochs} epochs"
-        ledger.spend(dp.NonPrivateDpEvent(), task=task.index, what=what, people_of=everyone)
+        ledger.spend(dp.NonPrivateDpEvent(), task=task.index, what=what, people_of=tuple(range(self._context.n_tasks)))
         of_task = np.repeat(np.arange(len(self._waiting)), [len(examples) for examples in self._waiting])
         examples = join_examples(self._waiting)
         self._waiting.clear()

@@ -235,9 +235,8 @@ def build_named(network: NetworkName, form: Form, n_classes: int, seed: int) -> 
             body = nn.Sequential(*convolution, nn.MaxPool1d(4), nn.Flatten())
             return SensorNet(body, 196 * (SAMPLES // 4), 1024, n_classes, has_statistics=network == "cnn-ig")
         channels = _CHANNELS[network]
-        sizes = (AXES, channels, channels, channels)
         layers: list[nn.Module] = []
-        for n_in, n_out in pairwise(sizes):
+        for n_in, n_out in pairwise((AXES, channels, channels, channels)):
             layers += [nn.Conv1d(n_in, n_out, 5, padding=2), nn.ReLU(), nn.MaxPool1d(2)]
         return SensorNet(nn.Sequential(*layers, nn.Flatten()), channels * (SAMPLES // 8), 128, n_classes)
 
@@ -264,9 +263,8 @@ def projected(grads: Sequence[Tensor], refs: Sequence[Tensor], when: Projection,
 
     The first tensor is the only one of the first layer. Each block has its own reference (Lai et al., Eqs. 10 and 14).
     """
-    cuts = (0, len(grads)) if scope == "joint" else (0, 1, len(grads))
     result: list[Tensor] = []
-    for start, end in pairwise(cuts):
+    for start, end in pairwise((0, len(grads)) if scope == "joint" else (0, 1, len(grads))):
         block = grads[start:end]
         grad, ref = (torch.cat([part.reshape(-1) for part in parts]) for parts in (block, refs[start:end]))
         pieces = torch.split(project(grad, ref, when), [one.numel() for one in block])
