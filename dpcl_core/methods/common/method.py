@@ -22,7 +22,7 @@ from dpcl_core.events import Leaks, Note, Progress, Retained, TokensScored
 from dpcl_core.privacy.labels import in_label_space
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise_forecast import NoiseForecast
-from dpcl_core.published import Print
+from dpcl_core.published import Departure, Print, Printed
 from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.scenarios.stream import Examples, Task
 from dpcl_core.spec import Cell, LabelSetting, Params, Recurrence, RunSpec
@@ -238,6 +238,16 @@ class ForecastNoise(Protocol):
     def __call__(
         self, spec: RunSpec, epsilon: float, *, n_features: int, classes_per_task: float, facts: PublicSizes
     ) -> NoiseForecast | None: ...
+
+
+def printed_by(
+    source: str, *groups: Mapping[str, Printed | str], always: tuple[Departure, ...] = (),
+    kind: Literal["paper", "repair"] = "paper",
+) -> Print:  # fmt: skip
+    """What a publication prints of a method, in these groups of settings; a string says why it leaves a setting open."""
+    items = [item for group in groups for item in group.items()]
+    settings = {name: one for name, one in items if isinstance(one, Printed)}
+    return Print(source, settings, {name: one for name, one in items if isinstance(one, str)}, always, kind)
 
 
 @dataclass(frozen=True, slots=True)

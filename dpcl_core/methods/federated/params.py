@@ -13,9 +13,9 @@ from annotated_types import Interval
 from dpcl_core.backbones import catalog as backbones
 from dpcl_core.data import catalog as datasets
 from dpcl_core.errors import BadInput
-from dpcl_core.methods.common.method import MethodCard, PublicSizes, settings_of
+from dpcl_core.methods.common.method import MethodCard, PublicSizes, printed_by, settings_of
 from dpcl_core.privacy import cslr_accounting
-from dpcl_core.published import Departure, Print, Printed, Values, setting
+from dpcl_core.published import Departure, Printed, Values, setting
 from dpcl_core.scenarios.catalog import WITHOUT_CLIENTS, Federated
 from dpcl_core.spec import Params, RunSpec, parameter
 
@@ -348,16 +348,8 @@ ONE_VECTOR = Departure(
 CLIP_OPEN: PrintedPart = {"params.clip_norm": "Where updates are clipped is not given."}
 
 
-def printed_settings(
-    *parts: PrintedPart, always: tuple[Departure, ...] = (), kind: Literal["paper", "repair"] = "paper"
-) -> Print:
-    """What the paper prints of a method: that of these groups of settings; a string says why it leaves a setting open."""
-    groups = (OF_ALL, *parts)
-    settings = {name: one for part in groups for name, one in part.items() if isinstance(one, Printed)}
-    left_open = {name: one for part in groups for name, one in part.items() if isinstance(one, str)}
-    return Print(PAPER, settings, left_open, always, kind)
-
-
+# What the paper prints of one method: that of further groups of settings, too.
+printed_settings = partial(printed_by, PAPER, OF_ALL)
 # The card of a method on clients' data, unless the method says otherwise.
 card = partial(
     MethodCard,
