@@ -242,10 +242,6 @@ INVERSION = "inversion"
 _COMPARED = 2_000_000  # numbers compared at once
 _MOST_NAMED = 2000  # tokens whose share is measured, a public sample of a larger table
 _BLOCK = 1000  # rows compared with all others at once
-_INVERSION_ADVERSARY = (
-    "sees the noisy embeddings of one token, of every epoch where each has fresh noise, and knows the public table and the "
-    "two tokens that it may be"
-)
 
 
 def noisy_mean_rows(rows: Rows, noise_std: Rows, n_releases: int, noise: Noise) -> Floats:
@@ -329,7 +325,11 @@ def _inverted(spec: RunSpec, facts: PublicSizes, table: Table, epsilon: float, n
     drawn = f"{times} noisy embeddings" if times > 1 else "one noisy embedding"
     attack = f"embedding inversion: the nearest of {len(table):,} rows names {100 * share:.1f} % of {which} from {drawn}"
     bound = audit_bounds.lower_bound(scores[0], scores[1], delta, CONFIDENCE)
-    return audit_bounds.Audited(epsilon, accounted, bound, delta, CONFIDENCE, n, attack, _INVERSION_ADVERSARY)
+    return audit_bounds.Audited(
+        epsilon, accounted, bound, delta, CONFIDENCE, n, attack,
+        "sees the noisy embeddings of one token, of every epoch where each has fresh noise, and knows the public table and "
+        "the two tokens that it may be",
+    )  # fmt: skip
 
 
 def farthest_rows(table: Table) -> tuple[int, int]:

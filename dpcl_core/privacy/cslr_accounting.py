@@ -266,9 +266,6 @@ def _half(event: dp.DpEvent) -> dp.DpEvent:
 # Readings of CSLR's text against which its claims are tested: what is released, how often, from whom, how clipped.
 
 
-SAMPLE_RATE = 0.3
-
-
 @dataclass(frozen=True, slots=True)
 class Row:
     """A named reading; `of` sets its noise multiplier. `is_as_printed`: the protocol that the paper describes."""
@@ -287,7 +284,7 @@ class Row:
 def rows(n_clients: int = 20, n_tasks: int = 4, delta: float = 1e-5) -> Mapping[str, Row]:
     """All readings by short name, for these numbers of clients and tasks (K groups as printed: one per task)."""
     n_rounds = ROUNDS_PER_TASK * n_tasks
-    base = Reading(1.0, n_rounds, sample_rate=SAMPLE_RATE, n_clients=n_clients, delta=delta)
+    base = Reading(1.0, n_rounds, n_clients=n_clients, delta=delta)
     fixed = replace(base, sampling="fixed", adjacency="replace")
     by_task = replace(base, n_rounds=n_tasks)
     all_rounds = f"{n_rounds} rounds"

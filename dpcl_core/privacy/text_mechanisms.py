@@ -27,7 +27,6 @@ Floats = NDArray[np.floating]
 PAPER = "Zhan et al., Theorem 1"
 SOURCE = f"{PAPER}; nominal, no guarantee"  # shown with every claim
 DISTANCE = 2.0  # of two vectors of length C at most, in units of C: opposite ones
-_BISECTIONS = 64
 _WIDTH, _POINTS = 14.0, 20_001  # range of integration in standard deviations of the squared length, and grid points
 
 
@@ -63,7 +62,7 @@ def true_epsilons(ratios: Floats, delta: float, n_releases: int = 1) -> NDArray[
     mu = DISTANCE * math.sqrt(n_releases) / np.where(ratio_array > 0, ratio_array, 1.0)
     low = np.zeros(mu.shape)
     high = mu * mu / 2 + mu * math.sqrt(2 * math.log(1 / delta)) + 1
-    for _ in range(_BISECTIONS):
+    for _ in range(64):  # bisections
         middle = (low + high) / 2
         excess = ndtr(mu / 2 - middle / mu) - np.exp(middle + log_ndtr(-mu / 2 - middle / mu)) > delta
         low, high = np.where(excess, middle, low), np.where(excess, high, middle)

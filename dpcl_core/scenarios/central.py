@@ -313,7 +313,8 @@ def _cut(settings: Blurry, seed: int) -> Cut:
     draw = generator(seed, "si-blurry cuts")
 
     def cut(n: int) -> NDArray[np.int64]:
-        return np.diff(np.sort(draw.integers(0, n, settings.tasks - 1, endpoint=True)), prepend=0, append=n)
+        places = np.sort(draw.integers(0, n, settings.tasks - 1, endpoint=True))
+        return np.diff(places, prepend=0, append=n)
 
     return cut
 

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 Arrays = Mapping[str, NDArray[np.generic]]
 Records = tuple[type, ...]
 _Named = Mapping[str, type]
-_ATOMS = (str, bool, int, float, type(None))
 
 
 @runtime_checkable
@@ -95,7 +94,7 @@ class _Writer:
     def written(self, value: object, records: _Named) -> JsonValue:
         if isinstance(value, np.generic):
             return {"scalar": self._array(np.asarray(value), value)}
-        if isinstance(value, _ATOMS):
+        if value is None or isinstance(value, str | int | float):
             return value
         if isinstance(value, np.ndarray):
             return {"array": self._array(value, value)}

@@ -18,7 +18,6 @@ from dpcl_core.scenarios.catalog import WITHOUT_CLIENTS
 from dpcl_core.spec import Inputs, Params, PrivacySpec, RunSpec, parameter
 
 Loss = Literal["answer", "full"]
-Evaluation = Literal["rank", "whole", "generate"]
 Budget = Literal["total", "per-task"]
 BudgetPer = Literal["text", "token"]
 LAST_BLOCKS = 2  # adapted where `layers` leaves it open
@@ -67,7 +66,7 @@ class LanguageParams(Params):
     adapts: Literal["attention", "all"] = parameter(
         "attention", "Adapted layers",
         "attention: its input projections are adapted. all: every linear map of these blocks.")
-    eval: Evaluation = parameter(
+    eval: Literal["rank", "whole", "generate"] = parameter(
         "rank", "Answering",
         "How an answer is read, and learned. rank: as a choice among the task's labels, after what each has on public "
         "texts is taken off; with the bundled model as under whole. whole: the label whose whole name is likeliest after "

@@ -47,7 +47,6 @@ if TYPE_CHECKING:
 
     from dpcl_core.methods.language.gradients import Batch, TextLoss
 
-Unlearning = Literal["auto", UnlearningForm]
 LOCAL = "with params.mode = local"
 
 
@@ -65,7 +64,7 @@ class PeclParams(SculptingParams):
         "task; the total is then larger, and is shown.")
     clip_norm: Length = parameter(
         0.5, "Clipping norm C", "Longest gradient that one text contributes, under mode = central.")
-    unlearning: Unlearning = parameter(
+    unlearning: Literal["auto", UnlearningForm] = parameter(
         "auto", "Unlearning loss",
         "The term for sensitive tokens (Eq. 12). auto: hinge under mode = central, none under local. hinge: until a token "
         "is less likely than the public model has it. mask: they are left out of the loss. npo, unlikelihood: other "
