@@ -263,7 +263,6 @@ def _check_permutation(places: Sequence[int], n_places: int, number: int) -> Non
 
 
 _POOL = 2**32  # items to cut: so many that the sizes of the parts give shares
-Cut = Callable[[int], NDArray[np.int64]]  # number of items -> how many of them each task gets, int64 [tasks]
 BLURRY_BY_COIN = (
     "which task an example is in is a public function of that example alone: the home of its label, or a coin of its own "
     "bytes"
@@ -306,8 +305,8 @@ def _blurry(settings: Blurry, table: Table, seed: int) -> TaskStream:
     return TaskStream(tuple(tasks), table.classes, recurrence="once", assumed=(BLURRY_BY_COIN,))
 
 
-def _cut(settings: Blurry, seed: int) -> Cut:
-    """Into equal parts, the first ones larger by one where need be; under Si-Blurry at uniformly drawn positions."""
+def _cut(settings: Blurry, seed: int) -> Callable[[int], NDArray[np.int64]]:
+    """How many of so many items each task gets, int64 [tasks]: equal parts, or cut at uniformly drawn positions."""
     if isinstance(settings, IBlurry):
         return lambda n: (n + np.arange(settings.tasks, dtype=np.int64)[::-1]) // settings.tasks
     draw = generator(seed, "si-blurry cuts")

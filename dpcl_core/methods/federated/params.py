@@ -142,7 +142,18 @@ def check_federated(spec: RunSpec, facts: PublicSizes) -> None:
     params = spec.params
     n_users = facts.n_users or 1
     if isinstance(params, ListParams):
-        check_lists(spec, params, facts)
+        rows = facts.n_people / n_users / (facts.n_tasks if facts.recurrence == "every" else 1)
+        if params.list_size > rows:
+            most = max(1, math.floor(rows))
+            allowed = f"must be at most {most}, the texts that a client has in a task on average"
+            raise BadInput("params.list_size", params.list_size, allowed, {"params.list_size": most})
+        if params.modes_per_task > params.list_size and not params.clusters_together:
+            allowed = f"must be at most params.list_size = {params.list_size}: a list would leave groups empty everywhere"
+            fix: dict[str, object] = {"params.modes_per_task": params.list_size}
+            raise BadInput("params.modes_per_task", params.modes_per_task, allowed, fix)
+        if params.matcher == "signature" and params.anchors < 2:
+            allowed = "must be at least 2: centred over one anchor, every signature is zero"
+            raise BadInput("params.anchors", params.anchors, allowed)
     if isinstance(params, ReleaseParams):
         check_axes(spec, params.dimensions)
     if n_users < 2:
@@ -161,20 +172,6 @@ def check_axes(spec: RunSpec, n_axes: int) -> None:
     if most is not None and n_axes > most:
         allowed = f"must be at most {most}, the numbers in an embedding of {spec.data.backbone}"
         raise BadInput("params.dimensions", n_axes, allowed, {"params.dimensions": most})
-
-
-def check_lists(spec: RunSpec, params: ListParams, facts: PublicSizes) -> None:
-    """Raises BadInput for more entries than rows, more groups than entries, or too few anchors."""
-    rows = facts.n_people / (facts.n_users or 1) / (facts.n_tasks if facts.recurrence == "every" else 1)
-    if params.list_size > rows:
-        allowed = f"must be at most {max(1, math.floor(rows))}, the texts that a client has in a task on average"
-        raise BadInput("params.list_size", params.list_size, allowed, {"params.list_size": max(1, math.floor(rows))})
-    if params.modes_per_task > params.list_size and not params.clusters_together:
-        allowed = f"must be at most params.list_size = {params.list_size}: a list would leave groups empty everywhere"
-        raise BadInput("params.modes_per_task", params.modes_per_task, allowed, {"params.modes_per_task": params.list_size})
-    if params.matcher == "signature" and params.anchors < 2:
-        allowed = "must be at least 2: centred over one anchor, every signature is zero"
-        raise BadInput("params.anchors", params.anchors, allowed)
 
 
 def axes(spec: RunSpec) -> str:

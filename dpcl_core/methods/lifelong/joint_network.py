@@ -81,8 +81,7 @@ class JointNetwork:
 
     def recall(self, learned: Sequence[Mapping[int, Task]]) -> None:
         """Reads the examples of the tasks so far again."""
-        for tasks, labels in zip(learned, self._lists, strict=True):
-            self._waiting.append(labelled(tasks[self._cell.seed], labels))
+        self._waiting += [labelled(tasks[self._cell.seed], of) for tasks, of in zip(learned, self._lists, strict=True)]
 
     def scores(self, seed: int, task: Task) -> Mapping[str, NDArray[np.floating]]:
         """The network's logits, the only prediction rule; -inf for classes that do not compete. Nothing before it exists."""
