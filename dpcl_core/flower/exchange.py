@@ -113,8 +113,10 @@ class Roll:
         # As little-endian doubles, which hold single precision exactly.
         state: Record = {"shape": list(question.state.shape), "state": question.state.astype("<f8").tobytes()}
         for _, record in self.transport.ask(nodes, numbers | state) if nodes else ():
-            client, vector = self._sender(record), _vector(record, question.width)
-            if client in waiting and vector is not None:
+            client, sent = self._sender(record), record.get("vector")
+            if client not in waiting or not isinstance(sent, bytes) or len(sent) != 8 * question.width:
+                continue
+            if np.isfinite(vector := np.frombuffer(sent, "<f8")).all():  # however long it is: the mechanism clips it
                 vectors[waiting.pop(client)] = vector
         for client in waiting:
             self.log(f"task {question.task + 1}, round {question.round + 1}: client {client} counts as zeros")
@@ -124,15 +126,6 @@ class Roll:
         """The client whose key the record has, if there is one."""
         digest = sha256(str(record.get("key")).encode("utf-8", "replace")).hexdigest()
         return self.part.keys.index(digest) if digest in self.part.keys else None
-
-
-def _vector(record: Mapping[str, Any], width: int) -> NDArray[np.float64] | None:
-    """The vector [width] in an answer, None for anything else; its length is not looked at: the mechanism clips it."""
-    sent = record.get("vector")
-    if not isinstance(sent, bytes) or len(sent) != 8 * width:
-        return None
-    vector = np.frombuffer(sent, "<f8")
-    return vector if np.isfinite(vector).all() else None
 
 
 def events(part: Participant, transport: Transport, log: Callable[[str], None]) -> Iterator[Event]:
