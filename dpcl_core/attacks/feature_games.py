@@ -149,7 +149,8 @@ _AT_ONCE = 16  # trainings in parallel, few enough for one process
 
 def peft_game(spec: RunSpec, epsilon: float, *, is_natural: bool) -> Game:
     """A game with many worst-case persons in one training, or on one real digit, on the last layer or on adapters."""
-    if settings_of(spec, PeftParams).adapter == "head":
+    params = settings_of(spec, PeftParams)
+    if params.adapter == "head":
         return head_real_digit_game(spec, epsilon) if is_natural else head_worst_case_game(spec, epsilon)
     return adapter_real_digit_game(spec) if is_natural else adapter_worst_case_game(spec)
 
@@ -337,7 +338,8 @@ def _adapter_statistics(spec: RunSpec, seen: Released, directions: Floats, n_cla
 
 def planted_game(spec: RunSpec, epsilon: float) -> Game:
     """The game of an audit of a last layer or of adapters in one training."""
-    if settings_of(spec, PeftParams).adapter != "head":
+    params = settings_of(spec, PeftParams)
+    if params.adapter != "head":
         return pictures_game(spec, epsilon, N_PICTURES)
     return head_worst_case_game(spec, epsilon, N_PERSONS)
 

@@ -344,7 +344,8 @@ def differences(spec: RunSpec) -> tuple[str, ...]:
         "The paper's NaiveGaussian clips averaged gradients layer by layer and states no δ; ours clips every example's "
         "whole gradient, and pays for each replay."
     )
-    return (*settings.differences(spec), *([clipped] if settings_of(spec, DpAgemParams).budget != "lifetime" else []))
+    params = settings_of(spec, DpAgemParams)
+    return (*settings.differences(spec), *([clipped] if params.budget != "lifetime" else []))
 
 
 _NOISE = published.by_budget("lifelong", "text", "noise_scale_z")  # chosen for each epsilon from the grid of table 5
