@@ -373,8 +373,7 @@ def pictures_game(spec: RunSpec, epsilon: float, n_persons: int) -> Game:
 
     def of_task(before: Seen, after: Seen, size: float, inputs: Floats) -> Floats:
         noisy = noisy_sum(before, after, size, STEP)
-        weight, bias = noisy[:-n_classes].reshape(n_classes, -1), noisy[-n_classes:]
-        logits = inputs @ np.column_stack([weight, bias]).T
+        logits = inputs @ np.column_stack([noisy[:-n_classes].reshape(n_classes, -1), noisy[-n_classes:]]).T
         # The gradient of cross-entropy at zero weights: (1 / n_classes - [own label]) times the last layer's inputs.
         norms = np.sqrt((1 - 1 / n_classes) * np.square(inputs).sum(axis=1))
         along = (logits.mean(axis=1, keepdims=True) - logits) * np.minimum(1, clip_norm / norms)[:, None]

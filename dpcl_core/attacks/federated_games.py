@@ -105,14 +105,12 @@ def release_game(spec: RunSpec, epsilon: float, *, is_natural: bool, n_targets: 
 
 def _parts(seen: Seen, n_targets: int) -> Floats:
     """Each target client's part of a release [targets, D]: its label's entries in the sums, or its own list."""
-    part = seen["sums"] if "sums" in seen else seen["means"][:n_targets]
-    return part.astype(np.float64).reshape(n_targets, -1)
+    return (seen["sums"] if "sums" in seen else seen["means"][:n_targets]).astype(np.float64).reshape(n_targets, -1)
 
 
 def _extreme(n: int, width: int) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]:
     """Rows [n, rows, width] of clients at one end of the first public axis, of clients at the other, and public points."""
-    random = np.random.default_rng(0)
-    public = random.standard_normal((_N_PUBLIC, width)) * np.where(np.arange(width) == 0, 0.3, 0.1)
+    public = np.random.default_rng(0).standard_normal((_N_PUBLIC, width)) * np.where(np.arange(width) == 0, 0.3, 0.1)
     public[:, -1] += 1.0  # all near one point of the sphere, the first axis the widest
     rows = np.broadcast_to(np.eye(width)[0], (n, _ROWS, width)).astype(np.float32)
     return rows, -rows, public.astype(np.float32)

@@ -82,8 +82,7 @@ def second_singular_value(gradient: Floats, cross: Floats) -> Floats:
 
     Args: gradient [..., b, d].
     """
-    values = np.linalg.svd(gradient - cross, compute_uv=False)[..., 1]
-    return np.asarray(values, dtype=np.float64)
+    return np.asarray(np.linalg.svd(gradient - cross, compute_uv=False)[..., 1], dtype=np.float64)
 
 
 def rank_one_game(noise: Noise, scale: float, records: Floats, other: Floats, theta: Floats, n: int) -> Guesses:

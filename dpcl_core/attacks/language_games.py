@@ -56,8 +56,7 @@ def planted_game(spec: RunSpec, epsilon: float) -> Game:
 
 def _played(spec: RunSpec, **params: float) -> RunSpec:
     """The settings that are played, on the bundled model: one step per task, with these parameters."""
-    data = replace(spec.data, backbone=BACKBONE)
-    return replace(spec, params=updated(spec.params, epochs=1, **params), data=data)
+    return replace(spec, params=updated(spec.params, epochs=1, **params), data=replace(spec.data, backbone=BACKBONE))
 
 
 # Adapters: one-token texts with distinct answers, and a real sentence.
@@ -272,10 +271,9 @@ def copy_game(spec: RunSpec, epsilon: float, *, is_natural: bool) -> Game:
     known = play.context(spec, n_inputs=0, n_classes=len(_CLASSES), n_people=n, n_tasks=1)
     known = replace(known, classes=_CLASSES, texts=TextForm(length, may_show=False))
     noise_of_copies = params.copy_noise(spec.privacy, known, epsilon)
-    ratio, epsilon_label = noise_of_copies.ratio, noise_of_copies.epsilon_labels
     # Scores are log-likelihood ratios; without noise any positive unit gives the same order.
-    variance, is_named = (clip * ratio) ** 2 or 1.0, params.label_share > 0
-    step = play.label_log_odds(Randomiser(0, 0.0, epsilon_label), len(_CLASSES)) if is_named else 0.0
+    variance, is_named = (clip * noise_of_copies.ratio) ** 2 or 1.0, params.label_share > 0
+    step = play.label_log_odds(Randomiser(0, 0.0, noise_of_copies.epsilon_labels), len(_CLASSES)) if is_named else 0.0
     takes_part, planes = partial(play.coins, n=n), np.zeros((2, n, length, PLANES), np.int32)
     planes[:, :, :, TOKEN] = pair[:, None]
     own, instead = (Examples(texts, np.full(n, label * is_named)) for label, texts in enumerate(planes))
@@ -341,8 +339,7 @@ def _mean_scores(params: PeclParams, size: float, sign: float, spec: RunSpec, tr
     values = np.append(others, 1.0) if sign > 0 else others
     shift, std = 1 / size, params.mean_score_std
     means = (noisy_mean(values, size, std, ReleaseNoise(), book, task=0, what="mean score") for _ in range(trials))
-    seen = np.fromiter(means, np.float64)
-    return np.asarray(((seen - others.sum() / size) * shift - shift**2 / 2) / std**2)
+    return np.asarray(((np.fromiter(means, np.float64) - others.sum() / size) * shift - shift**2 / 2) / std**2)
 
 
 def _life_of_copy(spec: RunSpec, params: PeclParams, facts: PublicSizes, epsilon: float, trials: int) -> Audited:

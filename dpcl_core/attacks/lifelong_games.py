@@ -19,7 +19,7 @@ from dpcl_core.methods.common.method import PublicContext, PublicSizes, of_spec,
 from dpcl_core.methods.common.per_example_gradients import Gradients, clip_weights, noisy_means
 from dpcl_core.methods.lifelong import dp_agem, dp_coeff_memory, nets, odometer, quadratic
 from dpcl_core.methods.lifelong.independent_laplace import IndependentLaplaceParams, check, randomiser
-from dpcl_core.privacy import audit_bounds, text_mechanisms
+from dpcl_core.privacy import audit_bounds
 from dpcl_core.privacy.noise import Batches, ReleaseNoise
 from dpcl_core.privacy.sums import unit_rows
 from dpcl_core.scenarios.catalog import Permuted
@@ -100,31 +100,27 @@ def audit_of_life(spec: RunSpec, trials: int) -> list[audit_bounds.Audited]:
     log-likelihood ratios of all steps and replays that may have read it, the most powerful test if all other examples and
     their coins are known. Args: trials: simulated trainings on each side.
     """
-    facts = of_spec(spec)
-    return [_life_audited(spec, facts, epsilon, trials) for epsilon in spec.privacy.epsilons]
-
-
-def _life_audited(spec: RunSpec, facts: PublicSizes, epsilon: float, trials: int) -> audit_bounds.Audited:
-    params = settings_of(spec, dp_agem.DpAgemParams)
-    plan = params.plan(spec.privacy, facts.n_tasks, facts.recurrence)
-    noises = odometer.noises(plan, epsilon)
-    turns = odometer.capped_schedule(plan, noises, params.memory_epsilon_cap)
-    person = max(
-        range(facts.n_tasks), key=lambda task: plan.epsilon(plan.steps_of(task, noises, odometer.n_uses(plan, turns, task)))
-    )
-    n_uses = odometer.n_uses(plan, turns, person)
-    tasks = range(facts.n_tasks) if facts.recurrence == "every" else (person,)
+    facts, params = of_spec(spec), settings_of(spec, dp_agem.DpAgemParams)
+    plan, is_replaced = params.plan(spec.privacy, facts.n_tasks, facts.recurrence), spec.privacy.adjacency == "replace"
     training, replay = (params.schedule(facts.task_size, is_replay=is_replay) for is_replay in (False, True))
-    trace = [StepGroup(training, noises.of(task), training.n_steps) for task in tasks]
-    trace.append(StepGroup(replay, noises.later, n_uses))
-    is_replaced = spec.privacy.adjacency == "replace"
-    accounted = plan.epsilon(plan.steps_of(person, noises, n_uses))
-    there, away = (step_scores(trace, sign, is_replaced, trials) for sign in (1.0, -1.0 * is_replaced))
-    return play.of_mechanism(
-        epsilon, accounted, there, away, spec.privacy.delta, "likelihood ratio of all steps and replays together",
-        "sees every noisy gradient and reference, knows all other examples and their coins, and that the example in "
-        "question is kept; its gradient is as long as clipping lets it be, at a right angle to all others",
-    )  # fmt: skip
+    found = []
+    for epsilon in spec.privacy.epsilons:
+        noises = odometer.noises(plan, epsilon)
+        turns = odometer.capped_schedule(plan, noises, params.memory_epsilon_cap)
+        n_uses = [odometer.n_uses(plan, turns, task) for task in range(facts.n_tasks)]
+        costs = [plan.epsilon(plan.steps_of(task, noises, n)) for task, n in enumerate(n_uses)]
+        accounted = max(costs)
+        person = costs.index(accounted)
+        tasks = range(facts.n_tasks) if facts.recurrence == "every" else (person,)
+        trace = [StepGroup(training, noises.of(task), training.n_steps) for task in tasks]
+        trace.append(StepGroup(replay, noises.later, n_uses[person]))
+        there, away = (step_scores(trace, sign, is_replaced, trials) for sign in (1.0, -1.0 * is_replaced))
+        found.append(play.of_mechanism(
+            epsilon, accounted, there, away, spec.privacy.delta, "likelihood ratio of all steps and replays together",
+            "sees every noisy gradient and reference, knows all other examples and their coins, and that the example in "
+            "question is kept; its gradient is as long as clipping lets it be, at a right angle to all others",
+        ))  # fmt: skip
+    return found
 
 
 # DP-A-GEM through its learner: many examples with distinct labels at once, and a real digit.
@@ -413,7 +409,8 @@ def record_game(spec: RunSpec, epsilon: float, *, is_natural: bool) -> Game:
         for release in seen:
             copy = np.asarray(release["features"], dtype=np.float64)[:-1] / unit
             answer = int(np.argmax(np.asarray(release["by_class"], dtype=np.float64)[:, -1]))
-            total += _log_ratio(local, copy, one, other)
+            away, near = np.abs(copy - other).sum(), np.abs(copy - one).sum()
+            total += float((away - near) / local.scale) if local.scale > 0 else float(away - near)
             total += play.label_log_odds(local, _N_DIGITS) * ((answer == labels[0]) - (answer == labels[1]))
         return np.array([[total]])
 
@@ -431,12 +428,6 @@ def planted_records_game(spec: RunSpec, epsilon: float) -> Game:
         return game.tasks(seed, bool(takes_part(seed)[0]) == side)
 
     return replace(game, tasks=tasks, takes_part=takes_part, planted="records", n_learners=N_RECORDS)
-
-
-def _log_ratio(local: text_mechanisms.Randomiser, copy: Floats, one: Floats, other: Floats) -> float:
-    """Log-likelihood ratio of a copy's values, for `one` against `other`."""
-    away, near = np.abs(copy - other).sum(), np.abs(copy - one).sum()
-    return float((away - near) / local.scale) if local.scale > 0 else float(away - near)
 
 
 _AGEM = {"learner": play.through_learner(distinct_label_game, real_digit_game), "life": audit_of_life}

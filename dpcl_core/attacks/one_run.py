@@ -32,8 +32,6 @@ from dpcl_core.spec import RunSpec
 FIRST = "first"  # name of the first task: a language model reads it in its prompts
 _ADAM = 1e-8  # Adam's epsilon, added to the length of a gradient
 _LEAST_NOMINAL = 10_000  # smallest nominal size of a task: makes the cost of a released mean score negligible
-_KNOWLEDGE = "sees the adapters after each task, knows those before it and every planted example"
-HOW = "the noisy sum of gradients, read off the first step of Adam"
 _CHOOSING, _GUESSED = 0.1, 0.2  # shares: of coins revealed to choose a statistic, and of the rest, the coins guessed
 _POWER = 0.9  # chance of detecting the smallest fault that is reported
 
@@ -158,7 +156,9 @@ def one_step_game(
     names = [FIRST, *(f"{task + 1}" for task in range(1, known.n_tasks))]
     return Game(
         spec, known, play.many_persons(spec, known, own, others, takes_part, names=names), score,
-        f"{HOW} ({attack})", _KNOWLEDGE, takes_part=takes_part, start=START, planted=planted,
+        f"the noisy sum of gradients, read off the first step of Adam ({attack})",
+        "sees the adapters after each task, knows those before it and every planted example",
+        takes_part=takes_part, start=START, planted=planted,
     )  # fmt: skip
 
 

@@ -225,9 +225,8 @@ def one_person(spec: RunSpec, known: PublicContext, crowd: Examples, pair: Examp
 
     Under "replace" the second of the pair takes the first one's place on side False.
     """
-    place = {True: [0], False: [1] if spec.privacy.adjacency == "replace" else []}
     by_side = {}
-    for side, chosen in place.items():
+    for side, chosen in {True: [0], False: [1] if spec.privacy.adjacency == "replace" else []}.items():
         labels = np.append(crowd.labels, pair.labels[chosen])
         by_side[side] = stream(Examples(np.concatenate([crowd.inputs, pair.inputs[chosen]]), labels), crowd, known, names)
     return lambda seed, side: by_side[side]

@@ -92,8 +92,7 @@ def _level(setting: Setting, noise: Noise, n: int) -> Guesses:
     table, nominal, n_tokens = np.full((1, _WIDTH), _WIDTH**-0.5), np.array([setting.lower, 2 * setting.lower]), 1
     if setting.is_sentence:
         n_tokens = setting.n_tokens
-        means = 0.5 + np.array([0.5, -0.5]) / n_tokens
-        nominal = sensitivity.nominal_epsilon(means, setting.lower, setting.upper)
+        nominal = sensitivity.nominal_epsilon(0.5 + np.array([0.5, -0.5]) / n_tokens, setting.lower, setting.upper)
     levels = setting.ratios(np.minimum(nominal, setting.upper))
 
     def lengths(level: float, count: int) -> Floats:
@@ -124,10 +123,9 @@ def _opposite(setting: Setting, noise: Noise, n: int, n_releases: int) -> Guesse
     """
     table, ratio = np.array([[1.0], [-1.0]]), setting.ratios([setting.lower])
     std = float(ratio[0]) / math.sqrt(n_releases)
-    shares = ndtr(2 / std - _CUTS), ndtr(-_CUTS)
     expected = [
         audit_bounds.one_way_bound(int(hits * n), n, math.ceil(alarms * n), n, setting.delta)
-        for hits, alarms in zip(*shares, strict=True)
+        for hits, alarms in zip(ndtr(2 / std - _CUTS), ndtr(-_CUTS), strict=True)
     ]
     cut = -1 + std * _CUTS[int(np.argmax(expected))]
 
@@ -244,10 +242,6 @@ INVERSION = "inversion"
 _COMPARED = 2_000_000  # numbers compared at once
 _MOST_NAMED = 2000  # tokens whose share is measured, a public sample of a larger table
 _BLOCK = 1000  # rows compared with all others at once
-_INVERSION_ADVERSARY = (
-    "sees the noisy embeddings of one token, of every epoch where each has fresh noise, and knows the public table and the "
-    "two tokens that it may be"
-)
 
 
 def noisy_mean_rows(rows: Rows, noise_std: Rows, n_releases: int, noise: Noise) -> Floats:
@@ -255,8 +249,7 @@ def noisy_mean_rows(rows: Rows, noise_std: Rows, n_releases: int, noise: Noise) 
 
     One draw is enough: the mean's noise is Gaussian, smaller by sqrt(n_releases). A deviation of 0 adds no noise.
     """
-    std = np.asarray(noise_std, np.float64)[:, None] / math.sqrt(n_releases)
-    return rows + std * noise.normal(rows.shape)
+    return rows + np.asarray(noise_std, np.float64)[:, None] / math.sqrt(n_releases) * noise.normal(rows.shape)
 
 
 def nearest_rows(table: Rows, vectors: Rows) -> tuple[Tokens, Floats]:
@@ -332,7 +325,11 @@ def _inverted(spec: RunSpec, facts: PublicSizes, table: Table, epsilon: float, n
     drawn = f"{times} noisy embeddings" if times > 1 else "one noisy embedding"
     attack = f"embedding inversion: the nearest of {len(table):,} rows names {100 * share:.1f} % of {which} from {drawn}"
     bound = audit_bounds.lower_bound(scores[0], scores[1], delta, CONFIDENCE)
-    return audit_bounds.Audited(epsilon, accounted, bound, delta, CONFIDENCE, n, attack, _INVERSION_ADVERSARY)
+    return audit_bounds.Audited(
+        epsilon, accounted, bound, delta, CONFIDENCE, n, attack,
+        "sees the noisy embeddings of one token, of every epoch where each has fresh noise, and knows the public table and "
+        "the two tokens that it may be",
+    )  # fmt: skip
 
 
 def farthest_rows(table: Table) -> tuple[int, int]:

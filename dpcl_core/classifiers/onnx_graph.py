@@ -143,8 +143,11 @@ def _votes(net: _Net, steps: Sequence[Step], rows: str, is_odd: str) -> str:
         if vote == "median":
             logits = net.add("Sub", logits, _median(net, logits, len(names)))
         elif vote == "entropy":
-            logits, share = _weighted(net, logits, one_space=bool(last.facts.get("one_space", True)))
-            shares.append(share)
+            # The logits (the probabilities where label spaces differ) times the member's weight, a column.
+            chances = net.add("Softmax", logits, axis=1)
+            told = net.add("Mul", chances, net.add("Log", net.add("Max", chances, net.constant(_TINY))))
+            shares.append(net.add("Exp", net.add("ReduceSum", told, net.axis, keepdims=1)))
+            logits = net.add("Mul", logits if bool(last.facts.get("one_space", True)) else chances, shares[-1])
         where = [names.index(name) if name in names else len(names) for name in last.competing]
         offered |= np.array(where) < len(names)
         placed.append(net.add("Gather", net.add("Concat", logits, nothing, axis=1), net.constant(np.array(where)), axis=1))
@@ -160,14 +163,6 @@ def _median(net: _Net, logits: str, n_labels: int) -> str:
     node = net.add("TopK", logits, net.constant(np.array([middle])), axis=1)
     last = np.array([middle - 1] if n_labels % 2 else [middle - 2, middle - 1])
     return net.add("ReduceMean", net.add("Gather", node, net.constant(last), axis=1), net.axis, keepdims=1)
-
-
-def _weighted(net: _Net, logits: str, *, one_space: bool) -> tuple[str, str]:
-    """A member's logits (its probabilities where label spaces differ) times its weight, and the weight, a column."""
-    shares = net.add("Softmax", logits, axis=1)
-    told = net.add("Mul", shares, net.add("Log", net.add("Max", shares, net.constant(_TINY))))
-    weight = net.add("Exp", net.add("ReduceSum", told, net.axis, keepdims=1))
-    return net.add("Mul", logits if one_space else shares, weight), weight
 
 
 _FORMS = {"cosine": _cosines, "heads": _votes}  # by rule

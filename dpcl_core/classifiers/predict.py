@@ -120,8 +120,7 @@ def _table(path: Path, encoding: RowEncoding | None, texts: str, *, tagged: bool
             learned = f"the columns that the classifier learned from, {sheets.first_names(encoding.names)}"
             it = f"lacks {sheets.first_names(lacking)} and has {sheets.first_names(names)}"
             raise BadInput(FIELD, path.name, f"must have {learned}; it {it}")
-        features = () if encoding.is_embedding else encoding.features
-        lost = table_features.unread_cells(table, features, "cells")
+        lost = table_features.unread_cells(table, () if encoding.is_embedding else encoding.features, "cells")
         return Asked(_numbered(len(table)), Vectors(encoding.values(table, path.name)), lost=tuple(lost))
     if texts in names:
         return _texts([word or "" for word in table[texts].words(texts)], path, tagged=tagged)
@@ -303,5 +302,4 @@ def rule(name: str) -> Scores:
     """The rule of this name. Raises BadInput for another."""
     if name not in RULES:
         raise unknown("rule", name, RULES)
-    module = import_module(f"dpcl_core.methods.{RULES[name]}.rules")
-    return cast(Scores, getattr(module, name.replace("-", "_")))
+    return cast(Scores, getattr(import_module(f"dpcl_core.methods.{RULES[name]}.rules"), name.replace("-", "_")))

@@ -95,8 +95,7 @@ def bundle(run_id: str, spec: RunSpec, events: Sequence[Event], kept: Sequence[C
     if not model:
         raise BadInput("run", run_id, "kept no classifier that has a privacy bound")
     step = model[0]["steps"][-1]
-    text = (paths.assets_dir() / "classifier.md").read_text(encoding="utf-8")
-    about, lines = text.split("<!-- on features -->")
+    about, lines = (paths.assets_dir() / "classifier.md").read_text(encoding="utf-8").split("<!-- on features -->")
     said = about.format(
         dataset=datasets.called(spec.data.dataset), method=methods.card(spec.method).title, statement=model[0]["statement"],
         classes=", ".join(step["competing"]), card=card_document.FILE,

@@ -53,8 +53,7 @@ def main(grid: Grid, context: Context) -> None:
 
 def query(message: Message, context: Context) -> Message:
     """A client's answer to one message of the server."""
-    folder = Path(str(context.node_config["folder"]))
-    answer = exchange.reply(folder, dict(message.content.config_records["asked"]))
+    answer = exchange.reply(Path(str(context.node_config["folder"])), dict(message.content.config_records["asked"]))
     return Message(RecordDict({"answer": ConfigRecord(answer)}), reply_to=message)
 
 

@@ -74,11 +74,9 @@ class Transport(Protocol):
 
     def nodes(self) -> Sequence[int]:
         """The nodes that are connected now."""
-        ...
 
     def ask(self, nodes: Sequence[int], record: Record) -> Iterable[tuple[int, Mapping[str, Any]]]:
         """Sends a record to these nodes; answers that come in time, each with its node, in order of arrival."""
-        ...
 
 
 @dataclass
@@ -111,9 +109,14 @@ class Roll:
             raise BadInput("clients", 0, f"must be more: none is connected in task {question.task + 1}, which ends the run")
         waiting = {client: place for place, client in enumerate(clients.tolist())}
         nodes = [node for client in waiting if (node := self.node_of[client]) in connected]
-        for _, record in self.transport.ask(nodes, _asked(question)) if nodes else ():
-            client, vector = self._sender(record), _vector(record, question.width)
-            if client in waiting and vector is not None:
+        numbers: Record = {"kind": "question", "task": question.task, "round": question.round, "width": question.width}
+        # As little-endian doubles, which hold single precision exactly.
+        state: Record = {"shape": list(question.state.shape), "state": question.state.astype("<f8").tobytes()}
+        for _, record in self.transport.ask(nodes, numbers | state) if nodes else ():
+            client, sent = self._sender(record), record.get("vector")
+            if client not in waiting or not isinstance(sent, bytes) or len(sent) != 8 * question.width:
+                continue
+            if np.isfinite(vector := np.frombuffer(sent, "<f8")).all():  # however long it is: the mechanism clips it
                 vectors[waiting.pop(client)] = vector
         for client in waiting:
             self.log(f"task {question.task + 1}, round {question.round + 1}: client {client} counts as zeros")
@@ -123,21 +126,6 @@ class Roll:
         """The client whose key the record has, if there is one."""
         digest = sha256(str(record.get("key")).encode("utf-8", "replace")).hexdigest()
         return self.part.keys.index(digest) if digest in self.part.keys else None
-
-
-def _asked(question: Question) -> Record:
-    """A question as a record: numbers as little-endian doubles, which hold single precision exactly."""
-    numbers: Record = {"kind": "question", "task": question.task, "round": question.round, "width": question.width}
-    return {**numbers, "shape": list(question.state.shape), "state": question.state.astype("<f8").tobytes()}
-
-
-def _vector(record: Mapping[str, Any], width: int) -> NDArray[np.float64] | None:
-    """The vector [width] in an answer, None for anything else; its length is not looked at: the mechanism clips it."""
-    sent = record.get("vector")
-    if not isinstance(sent, bytes) or len(sent) != 8 * width:
-        return None
-    vector = np.frombuffer(sent, "<f8")
-    return vector if np.isfinite(vector).all() else None
 
 
 def events(part: Participant, transport: Transport, log: Callable[[str], None]) -> Iterator[Event]:
@@ -153,8 +141,7 @@ def events(part: Participant, transport: Transport, log: Callable[[str], None]) 
     (seed,), plan = spec.seeds, next(of_kind(before, Planned), None)
     make = cast(MakeLearner, partial(cast("Callable[..., object]", methods.maker(spec.method)), collect=roll.collect))
     run, cells = ResolvedRun.of(spec, part.context), list(spec.cells())
-    group = Group(spec, run, cells, {seed: part.stream}, part.context, make=make, planned=plan)
-    for event in group.events():
+    for event in Group(spec, run, cells, {seed: part.stream}, part.context, make=make, planned=plan).events():
         if isinstance(event, CellFinished):
             kept = tuple(sentence for sentence in event.guarantee.assumptions if sentence not in simulated)
             event = replace(event, guarantee=replace(event.guarantee, assumptions=(*ASSUMED, *kept)))

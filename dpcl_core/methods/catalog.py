@@ -191,7 +191,6 @@ def _either(names: Sequence[str]) -> str:
 
 
 FEWEST, MOST = 16, 640
-_PER_RATIO = 5.0
 
 
 def axes_by_epsilon(spec: RunSpec, facts: PublicSizes) -> Mapping[float, int]:
@@ -218,4 +217,4 @@ def by_rule(spec: RunSpec, epsilon: float, facts: PublicSizes) -> int:
     noise = gaussian.sigma(left, delta, gaussian.SENSITIVITY[spec.privacy.adjacency])
     adds_up = card(spec.method).is_one_release and spec.labels in ("prior-const", "dp-learned")
     ratio = facts.n_people / facts.n_classes / (noise * math.sqrt(facts.n_tasks if adds_up else 1))
-    return round(min(MOST, max(FEWEST, _PER_RATIO * ratio)))
+    return round(min(MOST, max(FEWEST, 5.0 * ratio)))

@@ -158,9 +158,7 @@ class Area:
     def lower(self, error: float) -> float:
         """Lower confidence bound. Near one, where no normal law holds, as of so many independent pairs (Clopper-Pearson)."""
         missed = self.n * (1 - self.value)
-        if missed < 30:
-            return _lower(self.n - missed, self.n, error)
-        return self.value - float(ndtri(1 - error)) * self.std
+        return _lower(self.n - missed, self.n, error) if missed < 30 else self.value - float(ndtri(1 - error)) * self.std
 
     @property
     def mu(self) -> float:
@@ -200,8 +198,7 @@ def detectable(area: Area, accounted: float, delta: float, confidence: float) ->
 def _share_below(scores: NDArray[np.float64], cuts: NDArray[np.float64]) -> NDArray[np.float64]:
     """Share of the scores [n] below each cut [m]; ties count half."""
     ordered = np.sort(scores)
-    counts = np.searchsorted(ordered, cuts) + np.searchsorted(ordered, cuts, "right")
-    return counts / (2 * len(scores))
+    return (np.searchsorted(ordered, cuts) + np.searchsorted(ordered, cuts, "right")) / (2 * len(scores))
 
 
 def _mu(area: float) -> float:
@@ -227,8 +224,7 @@ def one_way_bound(
     """
     error = (1 - confidence) / 2
     tpr_low = _lower(hits, n_with, error)
-    fpr_high = 1 - _lower(n_without - false_alarms, n_without, error)
-    return max(0.0, _log_ratio(tpr_low - delta, fpr_high))
+    return max(0.0, _log_ratio(tpr_low - delta, 1 - _lower(n_without - false_alarms, n_without, error)))
 
 
 def _bound(
@@ -241,8 +237,7 @@ def _bound(
 def _of_counts(hits: int, n_with: int, quiet: int, n_without: int, delta: float, confidence: float) -> float:
     error = (1 - confidence) / 2
     tpr_low, tnr_low = _lower(hits, n_with, error), _lower(quiet, n_without, error)
-    fpr_high, fnr_high = 1 - tnr_low, 1 - tpr_low
-    return max(_log_ratio(tpr_low - delta, fpr_high), _log_ratio(tnr_low - delta, fnr_high))
+    return max(_log_ratio(tpr_low - delta, 1 - tnr_low), _log_ratio(tnr_low - delta, 1 - tpr_low))
 
 
 def _lower(hits: float, total: int, error: float) -> float:
@@ -288,18 +283,14 @@ def bound_of_guesses(
 
     Raises ValueError where the numbers are inconsistent.
     """
-    if not counts:
-        return 0.0
-    return max(_rank_bound(one, delta, adjacency, (1 - confidence) / len(counts)) for one in counts)
+    return 0.0 if not counts else max(_rank_bound(one, delta, adjacency, (1 - confidence) / len(counts)) for one in counts)
 
 
 def _rank_bound(one: GuessCounts, delta: float, adjacency: str, error: float) -> float:
     if not (0 <= one.right <= one.n and 0 < one.allowed < one.candidates and one.group > 0):
         raise ValueError(f"no such game: {one}")
     steps = one.group * (2 if adjacency == "add-remove" else 1)
-    if one.right == 0:
-        return 0.0
-    return _largest(lambda epsilon: _chance(one, epsilon, steps, delta) <= error, 64.0, 60)
+    return 0.0 if one.right == 0 else _largest(lambda epsilon: _chance(one, epsilon, steps, delta) <= error, 64.0, 60)
 
 
 def _largest(is_excluded: Callable[[float], bool], high: float, n_halvings: int) -> float:

@@ -187,8 +187,7 @@ class Checked:
 def verify(content: bytes) -> list[Checked]:
     """Checks every model of a card. Raises BadInput if the content is no card."""
     found = _read(content)
-    ways = Counter(cell.cell for cell in found.cells)
-    if twice := [cell for cell, count in ways.items() if count > 1]:
+    if twice := [cell for cell, count in Counter(cell.cell for cell in found.cells).items() if count > 1]:
         raise BadInput("cells", f"{twice[0].epsilon:g}, seed {twice[0].seed}", "must be on the card once")
     return [_checked(cell, found.all_models) for cell in found.cells]
 
@@ -297,7 +296,14 @@ def _said_wrong(cell: _Cell, every: _All) -> str:
         return f"delta {cell.delta:g} hides nobody: it must be below 1/{every.people} people, and at most {LARGEST_DELTA:g}"
     if (cell.guarantee == "proved") != math.isfinite(cell.epsilon):
         return f"the guarantee is {cell.guarantee}, which does not go with its epsilon"
-    return "" if _is_headline(cell) else "its headline does not say what its numbers do"
+    said = cell.statement.headline
+    if cell.guarantee == "proved":
+        numbers = cell.unit, cell.epsilon, cell.delta, cell.parts
+        bounds = [statement.headline(*numbers), statement.earlier_headline(*numbers)]
+        is_headline = said in (bounds if cell.noise == "release" else [statement.SEEDED])
+    else:  # why there is no bound, and a claim, are in other words each time
+        is_headline = said.startswith(statement.NOT_DP.partition("{")[0] if cell.guarantee == "none" else "Claimed ")
+    return "" if is_headline else "its headline does not say what its numbers do"
 
 
 def _verdict(stated: float, low: float, high: float, first: float) -> Verdict:
@@ -339,16 +345,6 @@ def _planned_models(cell: _Cell, entered: Written, every: _All) -> Mapping[float
         if not is_right:
             raise Contradiction(problem)
     return models
-
-
-def _is_headline(cell: _Cell) -> bool:
-    """Whether such a model has this headline; why there is no bound, and a claim, are in other words each time."""
-    said = cell.statement.headline
-    if cell.guarantee == "proved":
-        numbers = cell.unit, cell.epsilon, cell.delta, cell.parts
-        bounds = [statement.headline(*numbers), statement.earlier_headline(*numbers)]
-        return said in (bounds if cell.noise == "release" else [statement.SEEDED])
-    return said.startswith(statement.NOT_DP.partition("{")[0] if cell.guarantee == "none" else "Claimed ")
 
 
 def _recomputed(

@@ -11,18 +11,16 @@ from dpcl_core.errors import BadInput
 from dpcl_core.events import (
     CellFinished,
     Event,
-    Guarantee,
     JsonValue,
     Mechanism,
     Planned,
-    Spending,
     Started,
     Written,
     of_kind,
     plain_number,
 )
 from dpcl_core.privacy import statement
-from dpcl_core.spec import Adjacency, RunSpec
+from dpcl_core.spec import RunSpec
 
 if TYPE_CHECKING:
     from dpcl_core.privacy.dp_events import dp
@@ -159,6 +157,7 @@ def _planned(plan: Planned) -> dict[str, JsonValue]:
 
 def _cell(event: CellFinished) -> dict[str, JsonValue]:
     guarantee, ledger = event.guarantee, event.ledger
+    said = statement.guarantee_words(guarantee)
     return {
         "asked": plain_number(event.cell.epsilon),
         "seed": event.cell.seed,
@@ -172,39 +171,32 @@ def _cell(event: CellFinished) -> dict[str, JsonValue]:
         "parts": {name: plain_number(value) for name, value in guarantee.parts.items()},
         "rows_per_unit": 1 if ledger is None else ledger.rows_per_unit,
         "events": None if ledger is None else _events(ledger),
-        "statement": _statement(guarantee),
-    }
-
-
-def _statement(given: Guarantee) -> dict[str, JsonValue]:
-    """The statement of a model as every surface shows it."""
-    said = statement.guarantee_words(given)
-    return {
-        "headline": said.banner or said.headline,
-        "composition": given.composition,
-        "scope": given.scope,
-        "covered": list(said.covered),
-        "not_covered": list(said.not_covered),
-        "assumptions": list(said.assumptions),
-        "notes": list(said.caveats),
+        "statement": {  # as every surface shows it
+            "headline": said.banner or said.headline,
+            "composition": guarantee.composition,
+            "scope": guarantee.scope,
+            "covered": list(said.covered),
+            "not_covered": list(said.not_covered),
+            "assumptions": list(said.assumptions),
+            "notes": list(said.caveats),
+        },
     }
 
 
 def _events(ledger: Written) -> list[JsonValue]:
-    return [_event(entry, ledger.adjacency) for entry in ledger.entries]
-
-
-def _event(entry: Spending, adjacency: Adjacency) -> dict[str, JsonValue]:
-    return {
-        "what": entry.what,
-        "task": entry.task + 1,
-        "people_of": [task + 1 for task in entry.people_of],
-        "count": entry.count,
-        "adjacency": adjacency,
-        **numbers(entry.mechanism),
-        "shares_batches": entry.shares_batches,
-        "channels": {name: numbers(one) for name, one in entry.channels.items()},
-    }
+    return [
+        {
+            "what": entry.what,
+            "task": entry.task + 1,
+            "people_of": [task + 1 for task in entry.people_of],
+            "count": entry.count,
+            "adjacency": ledger.adjacency,
+            **numbers(entry.mechanism),
+            "shares_batches": entry.shares_batches,
+            "channels": {name: numbers(one) for name, one in entry.channels.items()},
+        }
+        for entry in ledger.entries
+    ]
 
 
 def numbers(one: Mechanism) -> dict[str, JsonValue]:

@@ -75,9 +75,8 @@ class Factorisation:
         closer it is and the earlier it ends. In any J the m-th task is at least m gap, and its distance to the n-th at least
         |m - n| gap: so tasks 0, gap, 2 gap, ... are the worst for all pairs at once.
         """
-        places = range(0, self.n_tasks, gap)[:n_tasks]
         total = np.zeros(self.n_tasks)
-        for place in places:
+        for place in range(0, self.n_tasks, gap)[:n_tasks]:
             total[place:] += self.column[: self.n_tasks - place]
         return float(np.linalg.norm(total)) * _ROUND_UP
 
@@ -91,8 +90,7 @@ class Factorisation:
 
     def running_sums(self, released: Sequence[Floats]) -> Floats:
         """The estimate of the last running sum from the releases y_0 to y_t, each of the same shape."""
-        weights = self.decoder[: len(released)][::-1]
-        return np.tensordot(weights, np.stack(released), axes=1)
+        return np.tensordot(self.decoder[: len(released)][::-1], np.stack(released), axes=1)
 
 
 def _rounded(kind: str, column: Floats, decay: float) -> Factorisation:
@@ -338,8 +336,7 @@ def latecomer(of: Factorisation, std: float, joined: int, first: int) -> float:
     """mu for who sees the running sums from task `first` >= `joined` on, and none before."""
     tasks = np.arange(of.n_tasks)
     decoder = np.stack([np.concatenate([of.decoder[t::-1], np.zeros(of.n_tasks - 1 - t)]) for t in tasks[first:]])
-    moved = of.decay ** (tasks[first:] - joined)
-    whitened = np.linalg.solve(np.linalg.cholesky(decoder @ decoder.T), moved)
+    whitened = np.linalg.solve(np.linalg.cholesky(decoder @ decoder.T), of.decay ** (tasks[first:] - joined))
     return float(np.linalg.norm(whitened)) / (std * of.sensitivity())
 
 

@@ -43,18 +43,15 @@ class Benchmark:
     alpha: float | None
 
 
-def _benchmarks() -> Mapping[str, Benchmark]:
-    def column(metric: str) -> dict[str, float]:
-        return {row.dataset: value for row, value in published.rows_with("cslr", "benchmarks", metric)}
-
-    tasks, alphas = column("n_tasks"), column("dirichlet_alpha")
-    return {
-        name: Benchmark(int(n_clients), int(tasks[name]), alphas.get(name))
-        for name, n_clients in column("n_clients").items()
-    }
+def _printed(metric: str) -> dict[str, float]:
+    return {row.dataset: value for row, value in published.rows_with("cslr", "benchmarks", metric)}
 
 
-BENCHMARKS = _benchmarks()  # by the paper's names
+_TASKS, _ALPHAS = _printed("n_tasks"), _printed("dirichlet_alpha")
+BENCHMARKS: Mapping[str, Benchmark] = {  # by the paper's names
+    name: Benchmark(int(n_clients), int(_TASKS[name]), _ALPHAS.get(name))
+    for name, n_clients in _printed("n_clients").items()
+}
 
 
 def printed_multiplier(epsilon: float) -> float:
@@ -153,7 +150,9 @@ class Costs:
 def costs(reading: Reading) -> Costs:
     """Costs of a reading by all three accountants, cached. Raises BadInput for impossible numbers."""
     events = reading.events()
-    return Costs(*_renyi(events, reading.delta, reading.adjacency), _pld(events, reading.delta, reading.adjacency))
+    is_known = not any(map(_is_fixed, events))
+    pld = accounting.Pld().epsilon(events, reading.delta, reading.adjacency) if is_known else None
+    return Costs(*_renyi(events, reading.delta, reading.adjacency), pld)
 
 
 def nominal_claim(epsilon: float, reading: Reading) -> Claim:
@@ -264,14 +263,7 @@ def _half(event: dp.DpEvent) -> dp.DpEvent:
     return dp.UnsupportedDpEvent()  # Poisson: the replacement is drawn by the same coin as the client
 
 
-def _pld(events: Sequence[dp.DpEvent], delta: float, adjacency: Adjacency) -> float | None:
-    return None if any(map(_is_fixed, events)) else accounting.Pld().epsilon(events, delta, adjacency)
-
-
 # Readings of CSLR's text against which its claims are tested: what is released, how often, from whom, how clipped.
-
-
-SAMPLE_RATE = 0.3
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,7 +284,7 @@ class Row:
 def rows(n_clients: int = 20, n_tasks: int = 4, delta: float = 1e-5) -> Mapping[str, Row]:
     """All readings by short name, for these numbers of clients and tasks (K groups as printed: one per task)."""
     n_rounds = ROUNDS_PER_TASK * n_tasks
-    base = Reading(1.0, n_rounds, sample_rate=SAMPLE_RATE, n_clients=n_clients, delta=delta)
+    base = Reading(1.0, n_rounds, n_clients=n_clients, delta=delta)
     fixed = replace(base, sampling="fixed", adjacency="replace")
     by_task = replace(base, n_rounds=n_tasks)
     all_rounds = f"{n_rounds} rounds"

@@ -383,9 +383,7 @@ def delta(epsilon: float, sigma: float, sensitivity: float = 1.0) -> float:
     check_positive(sigma=sigma, sensitivity=sensitivity)
     if not epsilon >= 0:
         raise BadInput("epsilon", epsilon, "must be a number of at least 0")
-    if math.isinf(epsilon) or math.isinf(sigma):
-        return 0.0
-    return max(0.0, _delta_of(epsilon, sigma / sensitivity))
+    return 0.0 if math.isinf(epsilon) or math.isinf(sigma) else max(0.0, _delta_of(epsilon, sigma / sensitivity))
 
 
 def sigma(epsilon: float, delta: float, sensitivity: float = 1.0) -> float:

@@ -38,14 +38,10 @@ def release_labels(
     `people_of`: the tasks whose people the records may come from.
     """
     names, counts = np.unique(labels.astype(np.int64, copy=False), return_counts=True)
-    ledger.spend(
-        event(epsilon, delta, ledger.adjacency),
-        task=task,
-        what=f"list of labels, each named where enough people have it, epsilon {epsilon:.3g}, delta {delta:.2g}",
-        people_of=tuple(people_of),
-    )
-    changed = LABELS_CHANGED[ledger.adjacency]
-    chance = chances(epsilon / changed, delta / changed, int(counts.max(initial=0)))
+    of_one = event(epsilon, delta, ledger.adjacency)
+    what = f"list of labels, each named where enough people have it, epsilon {epsilon:.3g}, delta {delta:.2g}"
+    ledger.spend(of_one, task=task, what=what, people_of=tuple(people_of))
+    chance = chances(of_one.epsilon, of_one.delta, int(counts.max(initial=0)))
     drawn = noise.words(int(names.max(initial=-1)) + 1)[names]  # one per label, whichever others occur
     named = zip(names.tolist(), counts.tolist(), drawn.tolist(), strict=True)
     return tuple(name for name, count, word in named if word < chance[count])
@@ -80,11 +76,6 @@ def chances(epsilon: float, delta: float, largest: int) -> list[int]:
         down = ONE + (-((ONE - last - small) << _EXACT) // growth)  # floor of 1 - (1 - p - delta) / e^eps
         probabilities.append(max(last, min(up, down, ONE)))
     return probabilities
-
-
-def people_needed(epsilon: float, delta: float, at_most: int) -> int | None:
-    """Least number of people for a label's release with probability 1/2 or more; None where `at_most` are too few."""
-    return next((n for n, chance in enumerate(chances(epsilon, delta, at_most)) if 2 * chance >= ONE), None)
 
 
 LIST_READ = "list of labels read from the data"
@@ -173,6 +164,6 @@ def people_to_be_named(privacy: PrivacySpec, epsilon: float, n_tasks: int, at_mo
     """Number of people in a task with which a label is learned with probability 1/2 or more; None: above `at_most`."""
     if math.isinf(epsilon):
         return 1
-    changed = LABELS_CHANGED[privacy.adjacency]
-    spent, delta = list_budget(privacy, epsilon, n_tasks)
-    return people_needed(spent / changed, delta / changed, at_most)
+    of_one = event(*list_budget(privacy, epsilon, n_tasks), privacy.adjacency)
+    by_count = chances(of_one.epsilon, of_one.delta, at_most)
+    return next((n for n, chance in enumerate(by_count) if 2 * chance >= ONE), None)

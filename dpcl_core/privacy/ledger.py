@@ -82,10 +82,9 @@ class Ledger:
 
         They do not sum to the total: privacy losses add up, epsilons do not.
         """
-        names = dict.fromkeys(name for entry in self.entries for name in entry.channels)
         alone = {
             name: [replace(entry, event=entry.channels[name]) for entry in self.entries if name in entry.channels]
-            for name in names
+            for name in dict.fromkeys(name for entry in self.entries for name in entry.channels)
         }
         return {name: replace(self, entries=entries).epsilon() for name, entries in alone.items()}
 

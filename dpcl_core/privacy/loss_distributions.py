@@ -98,9 +98,8 @@ class Losses:
         masses = self._on_all_points()
         below, above = _reach(masses, count, tail)
         places = np.arange(below, above + 1)
-        around = _sum([(masses, count)], places, tail)
         infinite = tail - math.expm1(count * math.log1p(-self.infinite))
-        return Losses(self.interval, places + self.places[0] * count, around, infinite)
+        return Losses(self.interval, places + self.places[0] * count, _sum([(masses, count)], places, tail), infinite)
 
     def _on_all_points(self) -> Floats:
         """The masses of all points of the grid from the first place to the last."""
@@ -119,11 +118,6 @@ class Losses:
         masses = self.masses[first:end].copy()
         masses[0] += self.masses[:first].sum()
         return Losses(self.interval, self.places[first:end], masses, self.infinite + float(self.masses[end:].sum()))
-
-
-def _fast(n: int) -> int:
-    """The least length from n on whose transform is fast."""
-    return min(odd << (-(-n // odd) - 1).bit_length() for odd in _ODD)
 
 
 def _sum(parts: Sequence[tuple[Floats, int]], places: NDArray[np.int64], tail: float) -> Floats:
@@ -152,7 +146,7 @@ def _sum(parts: Sequence[tuple[Floats, int]], places: NDArray[np.int64], tail: f
 
 def _cyclic(parts: Sequence[tuple[Floats, int]], places: NDArray[np.int64], length: int) -> Floats:
     """The chance of each of `places` [n] by one transform, in which what lies `length` or more apart adds up."""
-    length = _fast(length)
+    length = min(odd << (-(-length // odd) - 1).bit_length() for odd in _ODD)  # the least from there on that is fast
     product = np.ones(length // 2 + 1, np.complex128)
     for masses, count in parts:
         product *= _power(fft.rfft(masses, length), count)
@@ -233,10 +227,9 @@ class Distribution:
 
     def composed(self, other: Distribution, tail: float) -> Distribution:
         """Both mechanisms, on the same people."""
-        n = max(len(self.directions), len(other.directions))
         pairs = [
             (self.directions[place % len(self.directions)], other.directions[place % len(other.directions)])
-            for place in range(n)
+            for place in range(max(len(self.directions), len(other.directions)))
         ]
         return Distribution(tuple(one.composed(two, tail) for one, two in pairs))
 

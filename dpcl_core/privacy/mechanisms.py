@@ -146,8 +146,7 @@ def _joint(parts: Sequence[ClientVectors], release: int, sample_rate: float) -> 
 
 def _noised(part: ClientVectors, clean: NDArray[np.float64], noises: Sequence[Noise]) -> NDArray[np.float64]:
     """The noisy releases [E, ...], from one clean value or from one for each release."""
-    values = clean if part.vectors.ndim == 3 else [clean] * len(noises)
-    pairs = zip(values, part.stds, noises, strict=True)
+    pairs = zip(clean if part.vectors.ndim == 3 else [clean] * len(noises), part.stds, noises, strict=True)
     return np.stack([noise.added(value, std) if std > 0 else value for value, std, noise in pairs])
 
 
@@ -190,9 +189,7 @@ def coefficients_sensitivity(adjacency: Adjacency, *, is_non_negative: bool) -> 
     Hence sqrt(3) and sqrt(8); sqrt(6) for features without negative values, where c >= 0, reached at c = 0. An example
     replaced by one of another task moves two releases by sqrt(3) each: sqrt(6) together, no more.
     """
-    if adjacency == "add-remove":
-        return math.sqrt(3)
-    return math.sqrt(6 if is_non_negative else 8)
+    return math.sqrt(3) if adjacency == "add-remove" else math.sqrt(6 if is_non_negative else 8)
 
 
 def coefficients_std(
@@ -222,46 +219,30 @@ def noisy_coefficients(
     `is_non_negative` says that there are none); labels [n], all in `space` (the caller filters); space: the label list,
     ascending. Rows of `by_class` outside it are zero.
     """
-    clean = _coefficient_sums(features, labels, space, n_classes, is_non_negative)
-    chosen = np.asarray(space, dtype=np.int64)
-    above = np.triu_indices(features.shape[1], 1)
-    parts = (clean.features, clean.products, clean.by_class)
-    released = Coefficients(*(np.repeat(part, len(stds), axis=0) for part in parts))
+    size, chosen = features.shape[1], np.asarray(space, dtype=np.int64)
+    of_features, of_products = ExactSum((1, size), _COARSE_STEP), ExactSum((size, size), _COARSE_STEP**2)
+    of_classes = ExactSum((len(chosen), size), _COARSE_STEP)
+    for part in row_blocks(*features.shape):
+        rows = coarse_unit_rows(np.maximum(features[part], 0) if is_non_negative else features[part], _COARSE_STEP)
+        of_features.add(rows.sum(axis=0))
+        of_products.add(rows.T @ rows)  # products of numbers on a grid are on a grid
+        of_classes.add((labels[None, part] == chosen[:, None]).astype(np.float64) @ rows)
+    clean, products = of_features.value()[0], of_products.value()
+    by_class = np.zeros((n_classes, size))
+    by_class[chosen] = of_classes.value()
+    released = Coefficients(*(np.repeat(part[None], len(stds), axis=0) for part in (clean, products, by_class)))
+    above, diagonal = np.triu_indices(size, 1), np.diag_indices(size)
     for release, (std, noise, ledger) in enumerate(zip(stds, noises, ledgers, strict=True)):
         ratio = coefficients_sensitivity(ledger.adjacency, is_non_negative=is_non_negative) / SENSITIVITY[ledger.adjacency]
         # The multiplier written down is the one that scales the noise; the accountant applies the adjacency.
         event = dp.GaussianDpEvent(std / ratio) if std > 0 else dp.NonPrivateDpEvent()
         ledger.spend(event, task=task, what=f"sums of features, of their products and of {len(space)} classes")
         if std > 0:
-            released.features[release] = noise.added(clean.features[0], std)
-            released.products[release] = _noisy_symmetric(clean.products[0], std, noise, above)
-            released.by_class[release, chosen] = noise.added(clean.by_class[0, chosen], std)
+            released.features[release] = noise.added(clean, std)
+            noisy = np.zeros_like(products)
+            noisy[above] = noise.added(products[above], std / math.sqrt(2))
+            noisy += noisy.T
+            noisy[diagonal] = noise.added(np.diagonal(products), std)
+            released.products[release] = noisy
+            released.by_class[release, chosen] = noise.added(by_class[chosen], std)
     return released
-
-
-def _noisy_symmetric(
-    clean: NDArray[np.float64], std: float, noise: Noise, above: tuple[NDArray[np.intp], NDArray[np.intp]]
-) -> NDArray[np.float64]:
-    """A symmetric matrix [K, K] with noise on its coordinates, which off the diagonal are sqrt(2) times the entries."""
-    noisy = np.zeros_like(clean)
-    noisy[above] = noise.added(clean[above], std / math.sqrt(2))
-    noisy += noisy.T
-    noisy[np.diag_indices(len(clean))] = noise.added(np.diagonal(clean), std)
-    return noisy
-
-
-def _coefficient_sums(
-    features: NDArray[np.generic], labels: NDArray[np.int64], space: Sequence[int], n_classes: int, is_non_negative: bool
-) -> Coefficients:
-    """The clean sums, as one release; only for use in this module. Exact: products of numbers on a grid are on a grid."""
-    size, chosen = features.shape[1], np.asarray(space, dtype=np.int64)
-    of_features, of_products = ExactSum((1, size), _COARSE_STEP), ExactSum((1, size, size), _COARSE_STEP**2)
-    of_classes = ExactSum((len(chosen), size), _COARSE_STEP)
-    for part in row_blocks(*features.shape):
-        rows = coarse_unit_rows(np.maximum(features[part], 0) if is_non_negative else features[part], _COARSE_STEP)
-        of_features.add(rows.sum(axis=0))
-        of_products.add(rows.T @ rows)
-        of_classes.add((labels[None, part] == chosen[:, None]).astype(np.float64) @ rows)
-    by_class = np.zeros((1, n_classes, size))
-    by_class[0, chosen] = of_classes.value()
-    return Coefficients(of_features.value(), of_products.value(), by_class)

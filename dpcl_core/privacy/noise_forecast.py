@@ -82,9 +82,8 @@ class NoiseForecast:
     @property
     def sentence(self) -> str:
         """The expected loss of accuracy and what would help."""
-        expected = "about half or more of what can be learned is lost"
-        if self.ratio >= NEAR_CHANCE:
-            expected = "accuracy will be near chance"
+        costly = "about half or more of what can be learned is lost"
+        expected = "accuracy will be near chance" if self.ratio >= NEAR_CHANCE else costly
         even = self.ratio * self.class_size if self.needed is None else self.needed
         helps = [f"more people (with {even:,.0f} a class instead of {self.class_size:,.0f} noise and signal are even)"]
         if self.all_values:
@@ -115,9 +114,7 @@ def headline(forecasts: Sequence[NoiseForecast]) -> str:
     """The note in a few words, for a place where the note opens on demand; requires at least one forecast."""
     hopeless = [f"{one.epsilon:g}" for one in forecasts if one.ratio >= NEAR_CHANCE]
     costly = [f"{one.epsilon:g}" for one in forecasts if one.ratio < NEAR_CHANCE]
-    if hopeless:
-        return f"ε = {', '.join(hopeless)}: near chance"
-    return f"ε = {', '.join(costly)}: noise takes half or more"
+    return f"ε = {', '.join(hopeless)}: near chance" if hopeless else f"ε = {', '.join(costly)}: noise takes half or more"
 
 
 def _shown(ratio: float) -> str:

@@ -82,9 +82,8 @@ def joint(
     groups = [list(learner) for learner in learners]
     cells = [cell for group in groups for cell in group]
     any_one, total = models[cells[0].epsilon], costs_of_all(groups, models)
-    recount = Recount(accountant, delta, any_one)
     at = min(0.5, delta * len(cells)) if any(isinstance(event, accounting.LabelListDpEvent) for event in total) else delta
-    epsilon, added = recount.epsilon(total, at), delta * len(cells)
+    epsilon, added = Recount(accountant, delta, any_one).epsilon(total, at), delta * len(cells)
     is_shared = any(entry.shares_batches for model in models.values() for entry in model.entries)
     if math.isinf(epsilon) and not is_shared and added < 1:
         of_each = {name: Recount(accountant, delta, model)._worst(model.entries) for name, model in models.items()}
@@ -178,7 +177,14 @@ def _cost(one: Mechanism, places: Sequence[int]) -> dp.DpEvent:
     """One step of a mechanism for a person whose examples are at these places of it."""
     match one.kind:
         case "gaussian":
-            return _gaussian(one, places)
+            sigma, rates = one.noise_multiplier or math.nan, one.sample_rates
+            chances = tuple(rates[place] if len(rates) > 1 else rates[0] for place in places)
+            if len(rates) == 1 == rates[0]:  # all examples at once, each moving the sum by as much
+                return dp.GaussianDpEvent(sigma / len(places))
+            if len(places) > 1:
+                return accounting.SampledGroupDpEvent(sigma, chances)
+            step = dp.GaussianDpEvent(sigma)
+            return step if chances == (1.0,) else dp.PoissonSampledDpEvent(chances[0], step)
         case "label-list":
             # All of a person's examples may have one label: its count moves once for each, and deltas grow on the way.
             epsilon, n = one.epsilon or 0.0, len(places)
@@ -191,14 +197,3 @@ def _cost(one: Mechanism, places: Sequence[int]) -> dp.DpEvent:
         case "nothing":
             return dp.NoOpDpEvent()
     raise accounting.Unaccountable(f"nothing is known of several examples of one person under {one.kind}")
-
-
-def _gaussian(one: Mechanism, places: Sequence[int]) -> dp.DpEvent:
-    sigma, rates = one.noise_multiplier or math.nan, one.sample_rates
-    chances = tuple(rates[place] if len(rates) > 1 else rates[0] for place in places)
-    if len(rates) == 1 == rates[0]:  # all examples at once, each moving the sum by as much
-        return dp.GaussianDpEvent(sigma / len(places))
-    if len(places) > 1:
-        return accounting.SampledGroupDpEvent(sigma, chances)
-    step = dp.GaussianDpEvent(sigma)
-    return step if chances == (1.0,) else dp.PoissonSampledDpEvent(chances[0], step)

@@ -146,7 +146,22 @@ def guarantee_words(given: Guarantee) -> Words:
         banner=f"{NOT_DP.format(reason=reason)}{channels}",
         is_private=False,
     )
-    return _with_claim(unbounded, given, channels) if is_nominal(given) else unbounded
+    if not is_nominal(given) or given.claim is None:
+        return unbounded
+    # An epsilon that a publication claims and the method's mechanism does not deliver.
+    claimed = f"Claimed ε = {shown_number(given.claim.epsilon)} ({given.claim.source}, not verified)."
+    if given.claim.accounted is not None:
+        claimed += f" The same noise accounted, if its other premises held: ε = {shown_number(given.claim.accounted)}."
+    audited, proof = None, "no ledger bears it out."
+    if given.audit is not None:
+        least = f"{math.floor(10 * given.audit.lower_bound) / 10:g}"  # a lower bound is rounded down
+        audited = (
+            f"Audit: ε ≥ {least} at {100 * given.audit.confidence:g} % confidence, {given.audit.trials:,} releases a side "
+            f"({given.audit.attack}). The attacker {given.audit.adversary}."
+        )
+        proof = f"an audit proved at least {least}."
+    said, banner = f"{claimed} {unbounded.headline}", f"{claimed} No bound: {proof}{channels}"
+    return replace(unbounded, headline=said, banner=banner, claimed=claimed, audited=audited)
 
 
 def headline(unit: str, epsilon: float, delta: float, parts: Mapping[str, float]) -> str:
@@ -168,29 +183,9 @@ def earlier_headline(unit: str, epsilon: float, delta: float, parts: Mapping[str
     ).rstrip()
 
 
-def _with_claim(unbounded: Words, given: Guarantee, channels: str) -> Words:
-    """The words for an epsilon that a publication claims and the method's mechanism does not deliver."""
-    assert given.claim is not None
-    claimed = f"Claimed ε = {shown_number(given.claim.epsilon)} ({given.claim.source}, not verified)."
-    if given.claim.accounted is not None:
-        claimed += f" The same noise accounted, if its other premises held: ε = {shown_number(given.claim.accounted)}."
-    audited, proof = None, "no ledger bears it out."
-    if given.audit is not None:
-        least = f"{math.floor(10 * given.audit.lower_bound) / 10:g}"  # a lower bound is rounded down
-        audited = (
-            f"Audit: ε ≥ {least} at {100 * given.audit.confidence:g} % confidence, {given.audit.trials:,} releases a side "
-            f"({given.audit.attack}). The attacker {given.audit.adversary}."
-        )
-        proof = f"an audit proved at least {least}."
-    headline, banner = f"{claimed} {unbounded.headline}", f"{claimed} No bound: {proof}{channels}"
-    return replace(unbounded, headline=headline, banner=banner, claimed=claimed, audited=audited)
-
-
 def odds_bound(epsilon: float, delta: float) -> float:
     """Largest probability of a right guess whether someone took part, from even odds: (e^eps + delta) / (1 + e^eps)."""
-    if epsilon > 700:
-        return 1.0
-    return min(1.0, (math.exp(epsilon) + delta) / (1 + math.exp(epsilon)))
+    return 1.0 if epsilon > 700 else min(1.0, (math.exp(epsilon) + delta) / (1 + math.exp(epsilon)))
 
 
 def odds(epsilon: float, delta: float) -> str:

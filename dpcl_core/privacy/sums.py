@@ -96,8 +96,7 @@ def coarse_unit_rows(features: NDArray[np.generic], step: float) -> NDArray[np.f
     That moves a row by at most sqrt(K) / 2 steps; rows are made shorter by more than that beforehand.
     """
     width = features.shape[1]
-    units = _scaled_to(finite_rows(features), shortened(width) - math.sqrt(width) * step)
-    return np.rint(units / step) * step
+    return np.rint(_scaled_to(finite_rows(features), shortened(width) - math.sqrt(width) * step) / step) * step
 
 
 def _scaled_to(rows: NDArray[np.float64], length: float) -> NDArray[np.float64]:

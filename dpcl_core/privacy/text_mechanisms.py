@@ -27,7 +27,6 @@ Floats = NDArray[np.floating]
 PAPER = "Zhan et al., Theorem 1"
 SOURCE = f"{PAPER}; nominal, no guarantee"  # shown with every claim
 DISTANCE = 2.0  # of two vectors of length C at most, in units of C: opposite ones
-_BISECTIONS = 64
 _WIDTH, _POINTS = 14.0, 20_001  # range of integration in standard deviations of the squared length, and grid points
 
 
@@ -63,7 +62,7 @@ def true_epsilons(ratios: Floats, delta: float, n_releases: int = 1) -> NDArray[
     mu = DISTANCE * math.sqrt(n_releases) / np.where(ratio_array > 0, ratio_array, 1.0)
     low = np.zeros(mu.shape)
     high = mu * mu / 2 + mu * math.sqrt(2 * math.log(1 / delta)) + 1
-    for _ in range(_BISECTIONS):
+    for _ in range(64):  # bisections
         middle = (low + high) / 2
         excess = ndtr(mu / 2 - middle / mu) - np.exp(middle + log_ndtr(-mu / 2 - middle / mu)) > delta
         low, high = np.where(excess, middle, low), np.where(excess, high, middle)
@@ -145,8 +144,7 @@ def _losses(first: float, second: float, n_values: int) -> tuple[NDArray[np.floa
     half = n_values / 2
     density = np.exp((half - 1) * np.log(squared / 2) - squared / 2 - math.lgamma(half)) / 2 * 3 * n_values * roots**2
     weights = density * (roots[1] - roots[0])
-    loss = n_values * math.log(second / first) + squared / 2 * ((first / second) ** 2 - 1)
-    return loss, weights
+    return n_values * math.log(second / first) + squared / 2 * ((first / second) ** 2 - 1), weights
 
 
 def nominal_claim(lower: float, upper: float, delta: float, n_tokens: int, n_epochs: int) -> Claim:

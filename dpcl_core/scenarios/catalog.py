@@ -28,14 +28,11 @@ _ORDER = "Which task is learned first, second, ..., counted from 1; empty: as th
 class ClassGroups(ScenarioSpec):
     """Base of the scenarios whose tasks are equally large groups of classes."""
 
+    classes_return: ClassVar[bool] = False
     tasks: Annotated[int, Ge(1)] = parameter(5, description="Number of tasks.")
     classes_per_task: Annotated[int, Ge(1)] | None = parameter(
         None, description="Classes in each task; empty: all classes, split evenly."
     )
-
-    @property
-    def classes_return(self) -> bool:
-        return False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,6 +96,7 @@ class SourceIncremental(ScenarioSpec):
 class Blurry(ScenarioSpec):
     """Tasks with blurred edges: part of the classes also occurs outside its home task."""
 
+    by_coin: ClassVar[bool] = True
     tasks: Annotated[int, Ge(1)] = parameter(5, description="Number of tasks.")
     disjoint_percent: int = parameter(
         50, ge=0, le=100, description="N: share of the classes that occur in one task only (100: all of them)."
@@ -116,10 +114,6 @@ class Blurry(ScenarioSpec):
     @property
     def reads_lists(self) -> bool:
         return self.task_prior == "occurring"
-
-    @property
-    def by_coin(self) -> bool:
-        return True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,22 +134,13 @@ class SiBlurry(Blurry):
 class OneVsRest(ScenarioSpec):
     """Each task is one class against the rest; a test example comes with its task."""
 
+    by_coin: ClassVar[bool] = True
+    classes_return: ClassVar[bool] = False
+    is_task_given: ClassVar[bool] = True
     kind: Literal["one-vs-rest"] = "one-vs-rest"
     tasks: Annotated[int, Ge(1)] | None = parameter(
         None, description="Number of tasks, for the first classes in the dataset's order; empty: one for each class."
     )
-
-    @property
-    def by_coin(self) -> bool:
-        return True
-
-    @property
-    def classes_return(self) -> bool:
-        return False
-
-    @property
-    def is_task_given(self) -> bool:
-        return True
 
     def label_names(self, classes: tuple[str, ...]) -> tuple[str, ...]:
         """ "not NAME" and NAME of each task."""
@@ -170,11 +155,8 @@ def _yes_and_no(classes: Sequence[str]) -> tuple[str, ...]:
 class OfClients(Settings):
     """What every stream with clients has: their number, and that a coin of an example's own bytes says who holds it."""
 
+    by_coin: ClassVar[bool] = True
     clients: int = parameter(20, ge=1, le=10_000, description="Number of clients, a public number.")
-
-    @property
-    def by_coin(self) -> bool:
-        return True
 
     @property
     def n_users(self) -> int:
@@ -239,9 +221,7 @@ class Federated(OfClients, ScenarioSpec):
 
     def label_names(self, classes: tuple[str, ...]) -> tuple[str, ...]:
         """The stream's class names: "not NAME" and NAME of each task in one-vs-rest, else the dataset's classes."""
-        if self.protocol != "one-vs-rest":
-            return classes
-        return _yes_and_no((self.order or classes)[: self.tasks])
+        return classes if self.protocol != "one-vs-rest" else _yes_and_no((self.order or classes)[: self.tasks])
 
 
 _SETTINGS = (ClassIncremental, Split, Permuted, SourceIncremental, IBlurry, SiBlurry, OneVsRest, Federated)

@@ -79,10 +79,9 @@ def _class_groups(settings: ClassGroups, table: Table, seed: int, n: int) -> Tas
     size, is_split = per_task(settings, len(table.classes)), isinstance(settings, Split)
     order = np.arange(len(table.classes)) if is_split else generator(seed, "class order").permutation(len(table.classes))
     homes = table.homes(n, 0 if is_split else seed)
-    parts = _of_tasks(settings.order if isinstance(settings, Split) else None, n)
     tasks = [
         class_task(index, f"task {part + 1}", order[part * size : (part + 1) * size].tolist(), table, homes)
-        for index, part in enumerate(parts)
+        for index, part in enumerate(_of_tasks(settings.order if isinstance(settings, Split) else None, n))
     ]
     return TaskStream(tuple(tasks), table.classes, recurrence="once")
 
@@ -184,9 +183,7 @@ def _fault(numbers: Sequence[int], *, first: int, n: int) -> str | None:
     times = np.bincount((integers.astype(np.int64) - first).astype(np.intp), minlength=n)
     if (times > 1).any():
         return f"{first + int(np.flatnonzero(times > 1)[0])} occurs {times.max()} times"
-    if (times == 0).any():
-        return f"{first + int(np.flatnonzero(times == 0)[0])} is missing"
-    return None
+    return f"{first + int(np.flatnonzero(times == 0)[0])} is missing" if (times == 0).any() else None
 
 
 # Permuted: the same classes in every task, with the examples' values in a different order.
@@ -266,7 +263,6 @@ def _check_permutation(places: Sequence[int], n_places: int, number: int) -> Non
 
 
 _POOL = 2**32  # items to cut: so many that the sizes of the parts give shares
-Cut = Callable[[int], NDArray[np.int64]]  # number of items -> how many of them each task gets, int64 [tasks]
 BLURRY_BY_COIN = (
     "which task an example is in is a public function of that example alone: the home of its label, or a coin of its own "
     "bytes"
@@ -309,8 +305,8 @@ def _blurry(settings: Blurry, table: Table, seed: int) -> TaskStream:
     return TaskStream(tuple(tasks), table.classes, recurrence="once", assumed=(BLURRY_BY_COIN,))
 
 
-def _cut(settings: Blurry, seed: int) -> Cut:
-    """Into equal parts, the first ones larger by one where need be; under Si-Blurry at uniformly drawn positions."""
+def _cut(settings: Blurry, seed: int) -> Callable[[int], NDArray[np.int64]]:
+    """How many of so many items each task gets, int64 [tasks]: equal parts, or cut at uniformly drawn positions."""
     if isinstance(settings, IBlurry):
         return lambda n: (n + np.arange(settings.tasks, dtype=np.int64)[::-1]) // settings.tasks
     draw = generator(seed, "si-blurry cuts")

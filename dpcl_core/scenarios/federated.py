@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -202,15 +203,12 @@ def _task(settings: Federated, table: Table, index: int, group: Sequence[int], s
 class Held(OfClients):
     """What a stream has beside its own settings where clients hold the examples."""
 
+    recurrence: ClassVar[Recurrence] = "every"
     alpha: float = parameter(
         0.5, ge=0.01, le=1000,
         description="Each label's examples are dealt out in shares drawn from a Dirichlet distribution of this "
         "concentration: small, and most examples of a label lie with few clients.",
     )  # fmt: skip
-
-    @property
-    def recurrence(self) -> Recurrence:
-        return "every"
 
     def pooled(self, n_classes: int, sources: tuple[str, ...]) -> ScenarioSpec | None:
         """The stream without clients."""

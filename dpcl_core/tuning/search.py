@@ -177,8 +177,7 @@ def _accuracy(spec: RunSpec, context: PublicContext, task: Task) -> Generator[Pr
     """
     cell = next(spec.cells())
     learner = methods.maker(spec.method)(spec, [Cell(cell.epsilon, cell.seed)], context)
-    ledger = Ledger(spec.privacy.delta, spec.privacy.adjacency, "once")
-    for event in learner.learn({cell.seed: task}, {cell: ledger}):
+    for event in learner.learn({cell.seed: task}, {cell: Ledger(spec.privacy.delta, spec.privacy.adjacency, "once")}):
         if isinstance(event, Progress):
             yield event
     return float((next(iter(learner.scores(cell.seed, task).values()))[0].argmax(axis=1) == task.test.labels).mean())
@@ -192,7 +191,11 @@ def tuning_split(tune: TuneSpec, dataset: Dataset) -> tuple[NDArray[np.int64], N
     tenth of a task; for a public dataset, at most as many examples as a task of the private one has.
     """
     spec = settings.searched(tune)
-    task = scenarios.open_stream(spec.scenario, _places(dataset), tune.seed).tasks[0]
+    train, none = dataset.train, np.empty(0, dtype=np.int64)
+    indices = Examples(np.arange(len(train))[:, None], train.labels, keys=train.keys)
+    test_sources = None if train.sources is None else none
+    table = Table(indices, Examples(none[:, None], none), dataset.classes, train.sources, test_sources, dataset.sources)
+    task = scenarios.open_stream(spec.scenario, table, tune.seed).tasks[0]
     order = generator(tune.seed, "tuning examples").permutation(len(task.train))
     wanted, task_size = len(order), of_spec(tune.base).task_size  # nominal and public: tasks count as equal
     if datasets.card(tune.base.data.dataset).members:
@@ -202,14 +205,6 @@ def tuning_split(tune: TuneSpec, dataset: Dataset) -> tuple[NDArray[np.int64], N
     places = task.train.take(order[:wanted]).inputs[:, 0].astype(np.int64)
     n_train = settings.n_train_of(len(places))
     return places[:n_train], places[n_train:], task.prior
-
-
-def _places(dataset: Dataset) -> Table:
-    """A table whose inputs are the indices of the training examples, without test examples."""
-    train, no_labels = dataset.train, np.empty(0, dtype=np.int64)
-    places = Examples(np.arange(len(train))[:, None], train.labels, keys=train.keys)
-    none, test_sources = Examples(no_labels[:, None], no_labels), None if train.sources is None else no_labels
-    return Table(places, none, dataset.classes, train.sources, test_sources, dataset.sources)
 
 
 # Result of a tuning: the best trial, its settings transferred to the full data, and the privacy cost.

@@ -28,7 +28,6 @@ SMALLEST_BATCH = 10  # the largest is the number of training examples
 SHARE = 0.7  # of the tuning data for training; accuracy is measured on the rest
 COMBINED_SHARE = 0.1 / SHARE  # of a task of a combined dataset, so that a tenth of it is used for training
 
-_TUNED = ("learning_rate", "sample_rate", "clip_norm", "epochs")
 
 
 class TuneSpec(Document):
@@ -113,7 +112,7 @@ def check_search(tune: TuneSpec) -> None:
 
 def can_tune(method: str) -> bool:
     """Whether the method has training settings to tune."""
-    return set(_TUNED) <= set(fields_of(methods.card(method).params))
+    return {"learning_rate", "sample_rate", "clip_norm", "epochs"} <= set(fields_of(methods.card(method).params))
 
 
 def proxies(dataset: str) -> tuple[str, ...]:

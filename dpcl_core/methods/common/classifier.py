@@ -189,7 +189,6 @@ class Classifying(Protocol):
 
     def rule(self, cell: Cell) -> Rule | None:
         """How the cell's releases so far classify; None before the first release."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)

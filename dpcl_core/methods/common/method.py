@@ -22,7 +22,7 @@ from dpcl_core.events import Leaks, Note, Progress, Retained, TokensScored
 from dpcl_core.privacy.labels import in_label_space
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise_forecast import NoiseForecast
-from dpcl_core.published import Print
+from dpcl_core.published import Departure, Print, Printed
 from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.scenarios.stream import Examples, Task
 from dpcl_core.spec import Cell, LabelSetting, Params, Recurrence, RunSpec
@@ -173,7 +173,6 @@ class Learner(Protocol):
 
     def learn(self, tasks: Mapping[int, Task], ledgers: Mapping[Cell, Ledger]) -> Iterator[LearnerEvent]:
         """Learns the next task of every seed; each use of private data enters the cell's ledger before its output leaves."""
-        ...
 
     def scores(self, seed: int, task: Task) -> Mapping[str, NDArray[np.floating]]:
         """Scores [epsilons, n, classes] of `task.test` under the seed's models, by prediction rule, the run's own first.
@@ -181,14 +180,12 @@ class Learner(Protocol):
         -inf: a label that was never released. Empty if no model has been released yet. Streams that look ahead also call it
         before the first task, for the untrained model, and for a task that is not learned yet.
         """
-        ...
 
     def released(self, cell: Cell) -> Mapping[str, NDArray[np.generic]]:
         """Everything that this cell's learner released after the last task, by name: all that an adversary sees of it.
 
         It depends on private data only through releases that are in the ledger.
         """
-        ...
 
 
 @runtime_checkable
@@ -204,7 +201,6 @@ class Answering(Protocol):
 
     def untrained(self, task: Task) -> NDArray[np.floating]:
         """Scores [n, classes] of `task.test` under the public network as it came; of a learner that has learned nothing."""
-        ...
 
 
 @runtime_checkable
@@ -213,7 +209,6 @@ class Surveying(Protocol):
 
     def survey(self, streams: Mapping[int, Sequence[Task]], ledgers: Mapping[Cell, Ledger]) -> None:
         """Reads the tasks of every seed, in order; every use of private data enters the cell's ledger."""
-        ...
 
 
 @runtime_checkable
@@ -222,7 +217,6 @@ class Prefetching(Protocol):
 
     def prefetch(self, coming: Sequence[Mapping[int, Task]]) -> None:
         """Starts work on coming tasks, the next one first. No result or ledger entry leaves before that task's `learn`."""
-        ...
 
 
 P = TypeVar("P", bound=Params)
@@ -244,6 +238,16 @@ class ForecastNoise(Protocol):
     def __call__(
         self, spec: RunSpec, epsilon: float, *, n_features: int, classes_per_task: float, facts: PublicSizes
     ) -> NoiseForecast | None: ...
+
+
+def printed_by(
+    source: str, *groups: Mapping[str, Printed | str], always: tuple[Departure, ...] = (),
+    kind: Literal["paper", "repair"] = "paper",
+) -> Print:  # fmt: skip
+    """What a publication prints of a method, in these groups of settings; a string says why it leaves a setting open."""
+    items = [item for group in groups for item in group.items()]
+    settings = {name: one for name, one in items if isinstance(one, Printed)}
+    return Print(source, settings, {name: one for name, one in items if isinstance(one, str)}, always, kind)
 
 
 @dataclass(frozen=True, slots=True)

@@ -136,23 +136,14 @@ def _rule(layer: nn.Module, read: Tensor, delta: Tensor) -> tuple[Tensor, _Sum]:
     """Squared norms [b] of the layer's per-example gradients, and their weighted sum as a function of the weights."""
     if isinstance(layer, nn.Conv2d):
         return _of_convolution(layer, read, delta)
-    if isinstance(layer, nn.Linear):
-        return _of_linear(layer, read, delta)
+    if isinstance(layer, nn.Linear):  # the gradient δ xᵀ has the norm |δ| |x|
+        has_bias = layer.bias is not None
+        squares = delta.square().sum(1) * (read.square().sum(1) + has_bias)
+        return squares, lambda weights: [(weights[:, None] * delta).T @ read, *([weights @ delta] if has_bias else [])]
     assert isinstance(layer, nn.GroupNorm)
     scaled = functional.group_norm(read, layer.num_groups, eps=layer.eps)
     of_scale, of_shift = (scaled * delta).sum((2, 3)), delta.sum((2, 3))
     return of_scale.square().sum(1) + of_shift.square().sum(1), lambda weights: [weights @ of_scale, weights @ of_shift]
-
-
-def _of_linear(layer: nn.Linear, read: Tensor, delta: Tensor) -> tuple[Tensor, _Sum]:
-    """Rule for `Linear`: the gradient δ xᵀ has the norm |δ| |x|."""
-    has_bias = layer.bias is not None
-    squares = delta.square().sum(1) * (read.square().sum(1) + has_bias)
-
-    def weighted(weights: Tensor) -> list[Tensor]:
-        return [(weights[:, None] * delta).T @ read, *([weights @ delta] if has_bias else [])]
-
-    return squares, weighted
 
 
 def _of_convolution(layer: nn.Conv2d, read: Tensor, delta: Tensor) -> tuple[Tensor, _Sum]:

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 Arrays = Mapping[str, NDArray[np.generic]]
 Records = tuple[type, ...]
 _Named = Mapping[str, type]
-_ATOMS = (str, bool, int, float, type(None))
 
 
 @runtime_checkable
@@ -46,7 +45,6 @@ class Reopening(Protocol):
 
     def reopen(self) -> None:
         """Makes those parts that are None and have a state of their own. Reads no example."""
-        ...
 
 
 @runtime_checkable
@@ -55,7 +53,6 @@ class Recalling(Protocol):
 
     def recall(self, learned: Sequence[Mapping[int, Task]]) -> None:
         """Reads again what it had kept of the tasks learned so far, by seed, in order; called last."""
-        ...
 
 
 def saved(parts: Mapping[str, Durable]) -> tuple[dict[str, JsonValue], Arrays]:
@@ -97,7 +94,7 @@ class _Writer:
     def written(self, value: object, records: _Named) -> JsonValue:
         if isinstance(value, np.generic):
             return {"scalar": self._array(np.asarray(value), value)}
-        if isinstance(value, _ATOMS):
+        if value is None or isinstance(value, str | int | float):
             return value
         if isinstance(value, np.ndarray):
             return {"array": self._array(value, value)}

@@ -46,7 +46,7 @@ class Adapted(nn.Module):
     ) -> None:
         super().__init__()
         refuse(network, kind)
-        self._blank, self.is_whole = network.features.blank, kind == "all"
+        self.is_whole = kind == "all"
         # A copy that shares its tensors: replacing a layer in it leaves the original unchanged.
         tensors = chain(() if kind == "all" else network.features.parameters(), network.features.buffers())
         self.features = deepcopy(network.features, {id(tensor): tensor for tensor in tensors})
@@ -102,14 +102,6 @@ class Adapted(nn.Module):
                 parameter.copy_(state[name])
             else:
                 parameter.requires_grad_(False)
-
-    def leave_unused(self) -> None:
-        """Freezes parameters that no feature depends on: features may be read before the network's last layers."""
-        self.features(self._blank().to(self.head.weight.device)).sum().backward()
-        for name, parameter in self.trainable():
-            if parameter.grad is None and not name.startswith("head."):
-                parameter.requires_grad_(False)
-            parameter.grad = None
 
 
 class LowRank(nn.Module):
@@ -242,7 +234,12 @@ def fresh(
     cannot be adapted this way.
     """
     ready = Adapted(network, kind, rank, len(space), seed, axes)
-    ready.leave_unused()
+    # Parameters that no feature depends on are frozen: features may be read before the network's last layers.
+    ready.features(network.features.blank().to(ready.head.weight.device)).sum().backward()
+    for name, parameter in ready.trainable():
+        if parameter.grad is None and not name.startswith("head."):
+            parameter.requires_grad_(False)
+        parameter.grad = None
     return Adapter(network, kind, rank, np.asarray(sorted(space), dtype=np.int64), n_classes, ready.state(), axes)
 
 
@@ -333,10 +330,9 @@ class _Examples:
 def _means(sums: Tensor, plan: Schedule, trainings: Sequence[Training], dtype: torch.dtype) -> Tensor:
     """The models' noisy means [models, P]. Noise is drawn and rounded on the processor, for which alone a step waits."""
     stds = [plan.noise_std(one.noise_multiplier) for one in trainings]
-    here = sums.cpu() if any(stds) else sums
     rows = [
         noisy_means([row], plan.expected_batch, std, one.noise, dtype=dtype)[0]
-        for row, std, one in zip(here, stds, trainings, strict=True)
+        for row, std, one in zip(sums.cpu() if any(stds) else sums, stds, trainings, strict=True)
     ]
     means = torch.stack(rows)
     return sent(means.numpy(), str(sums.device)) if any(stds) else means

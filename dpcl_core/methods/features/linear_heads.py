@@ -380,7 +380,9 @@ def train_heads(
         if n_hidden < len(weights):
             np.multiply(plain, mean, out=others)
         adam.step(weights, gradient)
-        if not _is_small(weights):
+        flat = weights.reshape(-1)
+        # Below the first bound none can be larger: one pass over the weights instead of two.
+        if not (flat.dot(flat) < LARGEST_WEIGHT**2 / 2 or _largest(weights) <= LARGEST_WEIGHT):
             raise diverged(step, plan)
         yield step + 1
     return Heads(weights[np.argsort(order)], start.columns, start.allowed, start.n_classes)
@@ -393,14 +395,6 @@ def _on_card(directions: Floats, device: str) -> Directions | None:
     from dpcl_core.methods.features.adapters import Directions  # loads torch, which other heads do not need
 
     return Directions.of(directions, device)
-
-
-def _is_small(weights: Floats) -> bool:
-    """Whether all weights are finite and at most `LARGEST_WEIGHT` in absolute value."""
-    flat = weights.reshape(-1)
-    if flat.dot(flat) < LARGEST_WEIGHT**2 / 2:  # then none can be larger: one pass instead of two
-        return True
-    return bool(max(weights.max(initial=0), -weights.min(initial=0)) <= LARGEST_WEIGHT)
 
 
 def _addition(

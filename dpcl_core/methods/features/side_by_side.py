@@ -32,7 +32,6 @@ class Pictures(Protocol):
 
     def __getitem__(self, rows: NDArray[np.int64], /) -> NDArray[np.generic]:
         """These rows, uint8 [n, side, side, channels]."""
-        ...
 
 
 # Of n examples, [n, ...]; or its two factors, gradients of outputs [n, m] and inputs [n, k].
@@ -162,8 +161,7 @@ def _side_by_side(network: nn.Module, stacked: Mapping[int, Tensor]) -> tuple[nn
     copy = deepcopy(network, {id(tensor): tensor for tensor in shared})
     for name, layer in list(copy.named_modules()):
         if own := [stacked[id(one)] for one in layer.parameters(recurse=False) if id(one) in stacked]:
-            is_mixing = isinstance(layer, nn.Linear | nn.Conv2d)
-            layers.append(_Mix(name, own) if is_mixing else _Scale(name, own, layer))
+            layers.append(_Mix(name, own) if isinstance(layer, nn.Linear | nn.Conv2d) else _Scale(name, own, layer))
             copy.set_submodule(name, layers[-1])
     return copy, layers
 
@@ -199,8 +197,7 @@ class Gradients:
         self._network, self.layers = alike[0], list[_SideBySide]()
         self._stacked = {name: tensor for (name, _), tensor in zip(_trained(alike[0]), stacked, strict=True)}
         if not self._is_whole:
-            own = dict(zip(map(id, trained[0]), stacked, strict=True))
-            self._network, self.layers = _side_by_side(alike[0], own)
+            self._network, self.layers = _side_by_side(alike[0], dict(zip(map(id, trained[0]), stacked, strict=True)))
 
     def _shaped(self, flat: Tensor) -> list[Tensor]:
         """Each parameter's part [models, ...] of numbers [models, P]."""

@@ -101,8 +101,7 @@ class Trainer:
         listed = {seed: self._lists.public(work.prior) for seed, work in works.items()}
         spaces = {seed: (space,) * n for seed, space in listed.items() if space is not None}
         if self._pool.uses_processes and task not in self._begun and len(spaces) == len(works):
-            is_last = task == self._context.n_tasks - 1
-            self._begun[task] = self._pool.begin(self._jobs(works, spaces), is_last=is_last)
+            self._begun[task] = self._pool.begin(self._jobs(works, spaces), is_last=task == self._context.n_tasks - 1)
 
     def train(
         self, works: Mapping[int, Work], ledgers: Mapping[Cell, Ledger]
@@ -140,8 +139,7 @@ class Trainer:
     def released(self, model: Model, cell: Cell) -> Mapping[str, NDArray[np.generic]]:
         """The cell's own part of its seed's model, by name."""
         arrays = dict(model.released(self._epsilons.index(cell.epsilon)))
-        labels = cast("NDArray[np.bool_]", arrays["labels"])
-        listed = listed_labels(labels, self._context.n_classes)
+        listed = listed_labels(cast("NDArray[np.bool_]", arrays["labels"]), self._context.n_classes)
         return {name: array[listed] if name in ("weights", "labels") else array for name, array in arrays.items()}
 
     def rule(self, models: Sequence[Model], cell: Cell, votes: Mapping[str, Fact] | None = None) -> Rule:

@@ -230,7 +230,6 @@ class OfClients(Protocol):
 
         Private: for a mechanism alone. Raises BadInput for a question that this method does not ask.
         """
-        ...
 
 
 # A task's rows and labels for a federated method, and the labels that compete in its predictions.

@@ -119,9 +119,8 @@ def train_copies(
     """
     params, size = start.copy(), min(batch_size, z.shape[1])
     adam = Adam(params, learning_rate)
-    order = cycled(z.shape[1], n_steps * size, generator).reshape(n_steps, size)
     shares = np.full((1, size), 1 / size, dtype=np.float32)
-    for step, rows in enumerate(order):
+    for step, rows in enumerate(cycled(z.shape[1], n_steps * size, generator).reshape(n_steps, size)):
         adam.step(params, head.gradients(params, z[:, rows], targets[:, rows], shares))
         stop_if_diverged(params, step, n_steps, learning_rate)
     return params

@@ -53,8 +53,7 @@ class DpFedAvg(HeadOfRounds):
 
     def learn(self, tasks: Mapping[int, Task], ledgers: Mapping[Cell, Ledger]) -> Iterator[Progress]:
         task = tasks[self._cell.seed]
-        rows = self._seen.rows(task)
-        for done in self._head.trained(rows, task.index, ledgers[self._cell]):
+        for done in self._head.trained(self._seen.rows(task), task.index, ledgers[self._cell]):
             yield Progress("training", done, self._params.rounds, task.index, f"rounds on {task.name}")
 
     def answers(self, task: Task, question: Question, clients: Ints) -> Reals:

@@ -290,8 +290,7 @@ class FedCilDp:
     def _average(self, updates: tuple[Singles, Singles], index: int, ledger: Ledger) -> None:
         """Averages a round's updates of both networks: two parts of one event, each clipped separately."""
         if self._noises.head == 0:
-            before = self._generator, self._classifier
-            self._generator, self._classifier = map(averaged, before, updates)
+            self._generator, self._classifier = map(averaged, (self._generator, self._classifier), updates)
             return
         clip, coins = self._params.clip_norm, self._participation
         parts = [

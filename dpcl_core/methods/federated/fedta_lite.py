@@ -79,7 +79,20 @@ class FedTaLite:
         task = tasks[self._cell.seed]
         spend_unbounded(ledgers[self._cell], task.index, "prototypes and anchors without noise", REPLAY, HEAD)
         rows = self._seen.rows(task)
-        self._gather(rows)
+        # Keys are means of clients' class means; a prototype is one of those, away from other classes' keys.
+        clients = by_label(rows.z, rows.labels, rows.users, self._n_users, rows.space)
+        self._labels = tuple(sorted({*self._labels, *rows.space}))
+        candidates = {
+            label: unit_rows(clients.means[clients.weights[:, place] > 0, place]) for place, label in enumerate(rows.space)
+        }
+        for label, means in candidates.items():
+            if len(means):
+                self._keys[label] = unit_rows(means.mean(axis=0, keepdims=True))[0]
+        for label, means in candidates.items():
+            others = [other for other in self._labels if other != label]
+            if len(means):
+                nearest = (means @ self._keys[others].T).max(axis=1) if others else np.zeros(len(means))
+                self._prototypes[label] = means[nearest.argmin()]
         random = generator(self._cell.seed, f"rounds of task {task.index}")
         for done in range(self._params.rounds):
             chosen = self._participation.draw(self._n_users)
@@ -100,22 +113,6 @@ class FedTaLite:
     def rule(self, cell: Cell) -> Rule:
         """The prototype nearest to the features after the nearest key's anchor was mixed in."""
         return self._seen.rule("mixed-prototypes", ("keys", "prototypes", "anchors"), mixing=self._params.mixing)
-
-    def _gather(self, rows: TaskRows) -> None:
-        """Sets keys to means of clients' class means, and chooses each prototype among those, away from other classes."""
-        clients = by_label(rows.z, rows.labels, rows.users, self._n_users, rows.space)
-        self._labels = tuple(sorted({*self._labels, *rows.space}))
-        candidates = {
-            label: unit_rows(clients.means[clients.weights[:, place] > 0, place]) for place, label in enumerate(rows.space)
-        }
-        for label, means in candidates.items():
-            if len(means):
-                self._keys[label] = unit_rows(means.mean(axis=0, keepdims=True))[0]
-        for label, means in candidates.items():
-            others = [other for other in self._labels if other != label]
-            if len(means):
-                nearest = (means @ self._keys[others].T).max(axis=1) if others else np.zeros(len(means))
-                self._prototypes[label] = means[nearest.argmin()]
 
     def _mixed(self, z: Floats, anchors: Floats) -> tuple[Floats, Ints]:
         """Mixed features [n, d] of unit length, and the class [n] whose anchor went in."""

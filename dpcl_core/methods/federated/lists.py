@@ -245,8 +245,7 @@ class ListLearner:
         means = (belongs.T @ rows) / counts[:, None]
         weights = counts / len(rows) * (counts > 1e-20)
         if self.form == "diagonal":
-            spread = (belongs.T @ squares) / counts[:, None] - means**2
-            return weights, means, np.maximum(spread, 0) + self.ridge
+            return weights, means, np.maximum((belongs.T @ squares) / counts[:, None] - means**2, 0) + self.ridge
         products = np.stack([(rows * share[:, None]).T @ rows for share in belongs.T]) / counts[:, None, None]
         full = products - means[:, :, None] * means[:, None, :]
         return weights, means, full + self.ridge * np.eye(rows.shape[1], dtype=rows.dtype)

@@ -98,9 +98,8 @@ def _assigned(costs: Floats) -> Ints:
 
 def squared_distances(features: Floats, prototypes: Floats) -> Floats:
     """Squared distances [..., L, K] of features [..., L, f] to prototypes [K, f] or [..., K, f]."""
-    across = np.swapaxes(prototypes, -1, -2)
     squares = (features**2).sum(axis=-1)[..., :, None] + (prototypes**2).sum(axis=-1)[..., None, :]
-    return np.asarray(np.maximum(squares - 2 * features @ across, 0))
+    return np.asarray(np.maximum(squares - 2 * features @ np.swapaxes(prototypes, -1, -2), 0))
 
 
 def coupling(
@@ -171,8 +170,7 @@ def regrets(features: Floats, prototypes: Floats) -> Floats:
     chain -= lift  # cheapest chain from i to j's slot, through any others
     away = (chain + free.min(axis=2)[:, None, :]).min(axis=2)  # [n, i]: the chain ends in a free slot
     step[:, np.arange(length), np.arange(length)] = np.inf
-    around = (step + chain.swapaxes(1, 2)).min(axis=2)
-    extra: Floats = np.minimum(around, away + chain.min(axis=1))
+    extra: Floats = np.minimum((step + chain.swapaxes(1, 2)).min(axis=2), away + chain.min(axis=1))
     return np.maximum(extra, 0).reshape(features.shape[:-1])
 
 

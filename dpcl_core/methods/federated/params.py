@@ -13,9 +13,9 @@ from annotated_types import Interval
 from dpcl_core.backbones import catalog as backbones
 from dpcl_core.data import catalog as datasets
 from dpcl_core.errors import BadInput
-from dpcl_core.methods.common.method import MethodCard, PublicSizes, settings_of
+from dpcl_core.methods.common.method import MethodCard, PublicSizes, printed_by, settings_of
 from dpcl_core.privacy import cslr_accounting
-from dpcl_core.published import Departure, Print, Printed, Values, setting
+from dpcl_core.published import Departure, Printed, Values, setting
 from dpcl_core.scenarios.catalog import WITHOUT_CLIENTS, Federated
 from dpcl_core.spec import Params, RunSpec, parameter
 
@@ -142,7 +142,18 @@ def check_federated(spec: RunSpec, facts: PublicSizes) -> None:
     params = spec.params
     n_users = facts.n_users or 1
     if isinstance(params, ListParams):
-        check_lists(spec, params, facts)
+        rows = facts.n_people / n_users / (facts.n_tasks if facts.recurrence == "every" else 1)
+        if params.list_size > rows:
+            most = max(1, math.floor(rows))
+            allowed = f"must be at most {most}, the texts that a client has in a task on average"
+            raise BadInput("params.list_size", params.list_size, allowed, {"params.list_size": most})
+        if params.modes_per_task > params.list_size and not params.clusters_together:
+            allowed = f"must be at most params.list_size = {params.list_size}: a list would leave groups empty everywhere"
+            fix: dict[str, object] = {"params.modes_per_task": params.list_size}
+            raise BadInput("params.modes_per_task", params.modes_per_task, allowed, fix)
+        if params.matcher == "signature" and params.anchors < 2:
+            allowed = "must be at least 2: centred over one anchor, every signature is zero"
+            raise BadInput("params.anchors", params.anchors, allowed)
     if isinstance(params, ReleaseParams):
         check_axes(spec, params.dimensions)
     if n_users < 2:
@@ -161,20 +172,6 @@ def check_axes(spec: RunSpec, n_axes: int) -> None:
     if most is not None and n_axes > most:
         allowed = f"must be at most {most}, the numbers in an embedding of {spec.data.backbone}"
         raise BadInput("params.dimensions", n_axes, allowed, {"params.dimensions": most})
-
-
-def check_lists(spec: RunSpec, params: ListParams, facts: PublicSizes) -> None:
-    """Raises BadInput for more entries than rows, more groups than entries, or too few anchors."""
-    rows = facts.n_people / (facts.n_users or 1) / (facts.n_tasks if facts.recurrence == "every" else 1)
-    if params.list_size > rows:
-        allowed = f"must be at most {max(1, math.floor(rows))}, the texts that a client has in a task on average"
-        raise BadInput("params.list_size", params.list_size, allowed, {"params.list_size": max(1, math.floor(rows))})
-    if params.modes_per_task > params.list_size and not params.clusters_together:
-        allowed = f"must be at most params.list_size = {params.list_size}: a list would leave groups empty everywhere"
-        raise BadInput("params.modes_per_task", params.modes_per_task, allowed, {"params.modes_per_task": params.list_size})
-    if params.matcher == "signature" and params.anchors < 2:
-        allowed = "must be at least 2: centred over one anchor, every signature is zero"
-        raise BadInput("params.anchors", params.anchors, allowed)
 
 
 def axes(spec: RunSpec) -> str:
@@ -251,7 +248,7 @@ def _groups(spec: RunSpec) -> Values | None:
     if sizes is None or setting(spec, "params.list_size") == 1:
         return None
     n_tasks, n_labels = sizes
-    if _is_of_task(spec):
+    if setting(spec, "params.lists") == "task":
         return (n_tasks,)
     return (n_tasks // n_labels,) if n_tasks % n_labels == 0 else ()
 
@@ -259,11 +256,8 @@ def _groups(spec: RunSpec) -> Values | None:
 def _list_sizes(spec: RunSpec) -> Values:
     """The printed list covers all of a client's texts of a task; with one label per task, a list per label is the same."""
     sizes = _tasks_and_labels(spec)
-    return () if sizes is not None and sizes[1] > 1 and not _is_of_task(spec) else (1, 2, 4, 8, 16)
-
-
-def _is_of_task(spec: RunSpec) -> bool:
-    return setting(spec, "params.lists") == "task"
+    is_of_labels = sizes is not None and sizes[1] > 1 and setting(spec, "params.lists") != "task"
+    return () if is_of_labels else (1, 2, 4, 8, 16)
 
 
 def lists_of_task(spec: RunSpec) -> Values:
@@ -351,16 +345,8 @@ ONE_VECTOR = Departure(
 CLIP_OPEN: PrintedPart = {"params.clip_norm": "Where updates are clipped is not given."}
 
 
-def printed_settings(
-    *parts: PrintedPart, always: tuple[Departure, ...] = (), kind: Literal["paper", "repair"] = "paper"
-) -> Print:
-    """What the paper prints of a method: that of these groups of settings; a string says why it leaves a setting open."""
-    groups = (OF_ALL, *parts)
-    settings = {name: one for part in groups for name, one in part.items() if isinstance(one, Printed)}
-    left_open = {name: one for part in groups for name, one in part.items() if isinstance(one, str)}
-    return Print(PAPER, settings, left_open, always, kind)
-
-
+# What the paper prints of one method: that of further groups of settings, too.
+printed_settings = partial(printed_by, PAPER, OF_ALL)
 # The card of a method on clients' data, unless the method says otherwise.
 card = partial(
     MethodCard,

@@ -58,8 +58,7 @@ class SlotSums(NamedTuple):
         """
         shares = np.maximum(self.weights, 1 / (4 * len(self.weights))) if rule.by_shares else np.ones_like(self.weights)
         means, targets = self.means / shares[:, None], self.targets / shares[:, None]
-        seconds = self.seconds / shares.reshape(-1, *[1] * (self.seconds.ndim - 1))
-        covariances = _covariances(means, seconds, floor)
+        covariances = _covariances(means, self.seconds / shares.reshape(-1, *[1] * (self.seconds.ndim - 1)), floor)
         if covariances.ndim == 2:
             covariances = covariances[:, None, :]
         weights = simplex(shares if rule.by_shares else self.weights)
@@ -125,10 +124,9 @@ def noisy_slot_sums(
     expected = expected_clients(n_clients, 1.0 if batches is None else batches.rate)
     statistics = Statistics.of(lists, bound)
     wide = bound if rule.by_shares else bound * math.sqrt(n_slots)
-    bounds = (bound, wide, wide, wide)
     parts = [
         ClientVectors(REPLAY, values, longest, [sigma * bound for sigma in sigmas])
-        for values, longest in zip(statistics.by_slot(ids, n_slots, rule), bounds, strict=True)
+        for values, longest in zip(statistics.by_slot(ids, n_slots, rule), (bound, wide, wide, wide), strict=True)
     ]
     granted = " (printed sensitivity granted, not proven)" if pooled else ""
     what = f"four statistics of {n_slots} slots{granted}"

@@ -52,7 +52,11 @@ def ranks(network: nn.Module, tokenizer: Tokenizer, canaries: Sequence[Canary]) 
 def _ranked(network: nn.Module, tokenizer: Tokenizer, canary: Canary) -> Ranked:
     ids, start = _continued(tokenizer, canary.prefix, canary.code)
     context, code_ids = [tokenizer.bos, *ids[:start]], ids[start:]
-    likelihood, is_printed = _single_code(network, context, code_ids)
+    device = next(network.parameters()).device
+    logits = network(input_ids=torch.tensor([context + code_ids], device=device)).logits[0, len(context) - 1 : -1]
+    chosen = torch.tensor(code_ids, device=device)
+    likelihood = float(logits.double().log_softmax(dim=-1).gather(1, chosen[:, None]).sum())
+    is_printed = bool((logits.argmax(dim=-1) == chosen).all()) and bool(logits.isfinite().all())  # by greedy decoding
     n_codes, digits = 10 ** len(canary.code), _digits(tokenizer, canary)
     if digits is not None and len(canary.code) <= MOST_DIGITS:
         likelihoods, place = _all_codes(network, context, digits, len(canary.code)), int(canary.code)
@@ -127,15 +131,6 @@ def _of_rows(network: nn.Module, rows: list[list[int]], start: int) -> NDArray[n
         inside = torch.arange(start, ids.shape[1], device=device)[None, :] < lengths[:, None]
         likelihoods.append(chosen.where(inside, 0).sum(dim=1).cpu().numpy())
     return np.concatenate(likelihoods)
-
-
-def _single_code(network: nn.Module, context: list[int], code_ids: list[int]) -> tuple[float, bool]:
-    """A code's log-likelihood, and whether greedy decoding prints it."""
-    device = next(network.parameters()).device
-    logits = network(input_ids=torch.tensor([context + code_ids], device=device)).logits[0, len(context) - 1 : -1]
-    chosen = torch.tensor(code_ids, device=device)
-    likelihood = float(logits.double().log_softmax(dim=-1).gather(1, chosen[:, None]).sum())
-    return likelihood, bool((logits.argmax(dim=-1) == chosen).all()) and bool(logits.isfinite().all())
 
 
 _ROWS = 512  # texts times labels at once
@@ -242,8 +237,7 @@ def _answer_likelihoods(net: Adapted, batch: Batch, answers: Sequence[Sequence[i
     cache.batch_repeat_interleave(n)
     tokens = pad_sequence([torch.tensor(answer) for answer in answers], batch_first=True).to(device)
     is_answer = pad_sequence([torch.ones(len(answer) - 1) for answer in answers], batch_first=True).to(device)
-    lengths = batch.mask.sum(dim=1).repeat_interleave(n)
-    positions = lengths[:, None] + torch.arange(rest, device=device)
+    positions = batch.mask.sum(dim=1).repeat_interleave(n)[:, None] + torch.arange(rest, device=device)
     seen = torch.cat([batch.mask.repeat_interleave(n, dim=0), torch.ones_like(positions, dtype=torch.bool)], dim=1)
     output = net.model(
         input_ids=tokens[:, :-1].repeat(len(batch), 1), attention_mask=seen, position_ids=positions, past_key_values=cache

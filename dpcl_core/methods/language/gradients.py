@@ -131,7 +131,11 @@ class Forks:
 
     def answers(self, name: str) -> Mapping[int, Answer]:
         """Tokens and forks of each label's name in this task, up to the last fork: what follows it is certain."""
-        return {label: _to_last_fork(answer) for label, answer in self._answers[name].items()}
+        found: dict[int, Answer] = {}
+        for label, (tokens, forks) in self._answers[name].items():
+            end = max((1 + place for place, fork in enumerate(forks) if fork), default=0)
+            found[label] = tokens[:end], forks[:end]
+        return found
 
     def covering(self, name: str) -> Mapping[int, Answer]:
         """A few labels' answers that pass through all forks of the task."""
@@ -185,12 +189,6 @@ class Forks:
             ]
             scores[label] = np.sum(np.asarray(steps, np.float64), axis=0)
         return scores
-
-
-def _to_last_fork(answer: Answer) -> Answer:
-    tokens, forks = answer
-    end = max((1 + place for place, fork in enumerate(forks) if fork), default=0)
-    return tokens[:end], forks[:end]
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,9 +340,8 @@ def logits_at(
 
     No mask is needed: padding is at the end, and a causal model does not look ahead.
     """
-    split = net.public if public else net.split
     tokens = None if forks is None else forks.tokens(columns.device)
-    return split.above(states_of(net, batch, reading, epoch), columns, tokens=tokens)
+    return (net.public if public else net.split).above(states_of(net, batch, reading, epoch), columns, tokens=tokens)
 
 
 def states_of(net: Adapted, batch: Batch, reading: Reading, epoch: int) -> Tensor:
@@ -454,9 +451,18 @@ class Gradients:
                 start += len(piece)
 
     def _size(self, shape: Shape, loss: TextLoss) -> int:
-        """Texts in a piece of this shape: a function of the shape and the device, not of the texts that have it."""
+        """Texts in a piece of this shape: a function of the shape and the device, not of the texts that have it.
+
+        By the estimated memory of a text: in every layer 34 + 5 a s / h numbers of two bytes for a token, with a heads, s
+        tokens and width h (Korthikanti et al. 2022, Eq. 2); then the logits, their softmax and their gradient in single
+        precision.
+        """
         if shape not in self._sizes:
-            bytes_each = _bytes_of_text(self._net, shape[0], shape[1] if loss.answers_only else shape[0])
+            config, (n_tokens, n_answered) = cast("PreTrainedModel", self._net.model).config, shape
+            layer = n_tokens * config.hidden_size * (34 + 5 * config.num_attention_heads * n_tokens / config.hidden_size)
+            of_width = next(self._net.model.parameters()).element_size() / 2
+            n_predicted = n_answered if loss.answers_only else n_tokens
+            bytes_each = float(of_width * config.num_hidden_layers * layer + 16 * n_predicted * config.vocab_size)
             bytes_each += 8 * sum(map(torch.numel, self.parameters))
             self._sizes[shape] = at_once(self._room, SIDE_BY_SIDE["cpu"], bytes_each, SIDE_BY_SIDE["cuda"])
         return self._sizes[shape]
@@ -472,18 +478,6 @@ class Gradients:
     def _total(self, batch: Batch, loss: TextLoss, reading: Reading, epoch: int) -> Tensor:
         log_likelihoods = log_probs(self._net, batch, reading, epoch, answers_only=loss.answers_only, forks=loss.forks)
         return loss.of(log_likelihoods, batch).sum()
-
-
-def _bytes_of_text(net: Adapted, n_tokens: int, n_predicted: int) -> float:
-    """Estimated memory for a text's forward and backward pass.
-
-    In every layer 34 + 5 a s / h numbers of two bytes for a token, with a heads, s tokens and width h (Korthikanti et al.
-    2022, Eq. 2); then the logits, their softmax and their gradient in single precision.
-    """
-    config = cast("PreTrainedModel", net.model).config
-    layer = n_tokens * config.hidden_size * (34 + 5 * config.num_attention_heads * n_tokens / config.hidden_size)
-    of_width = next(net.model.parameters()).element_size() / 2
-    return float(of_width * config.num_hidden_layers * layer + 16 * n_predicted * config.vocab_size)
 
 
 @contextmanager

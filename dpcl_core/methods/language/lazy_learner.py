@@ -207,7 +207,9 @@ class Reports:
         self, task: Task, model: Literal["base", "current"], log_probs: Callable[[Planes], NDArray[np.float32]],
         score2: NDArray[np.float64] | None,
     ) -> TokensScored:  # fmt: skip
-        examples, texts = task.train.take(_most_marked(task)), []
+        # Shown are those with the most marked tokens among the first hundred, in stream order.
+        marked = (task.train.take(np.arange(min(100, len(task.train)))).inputs[:, :, KIND] != 0).sum(axis=1)
+        examples, texts = task.train.take(np.sort(np.argsort(-marked, kind="stable")[:SHOWN])), []
         inputs = planes(examples)
         ready, kinds = plain_language.load_tokenizer(self._spec.data.backbone), self._kinds
         for row, label, likely in zip(inputs, examples.labels.tolist(), log_probs(inputs), strict=True):
@@ -271,9 +273,3 @@ def _first_codes(canaries: Sequence[Canary], most: int) -> list[Canary]:
         so_far[kind] += 1
     in_turn = (sorted(alike, key=lambda one: one[0]) for alike in by_repetitions.values())
     return [canary for alike in in_turn for _, canary in alike[:most]]
-
-
-def _most_marked(task: Task) -> NDArray[np.int64]:
-    """Indices of the texts to show: those with the most marked tokens among the first hundred, in stream order."""
-    marked = (task.train.take(np.arange(min(100, len(task.train)))).inputs[:, :, KIND] != 0).sum(axis=1)
-    return np.sort(np.argsort(-marked, kind="stable")[:SHOWN])

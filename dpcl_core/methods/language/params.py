@@ -5,20 +5,19 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from annotated_types import Gt, Interval
 
 from dpcl_core.backbones.packaged import BUNDLED
 from dpcl_core.errors import BadInput
 from dpcl_core.methods.common.dpsgd import ROUNDING_ASSUMED
-from dpcl_core.methods.common.method import MethodCard, PublicSizes, settings_of
-from dpcl_core.published import Departure, Print, Printed, Values, setting
+from dpcl_core.methods.common.method import MethodCard, PublicSizes, printed_by, settings_of
+from dpcl_core.published import Printed, Values, setting
 from dpcl_core.scenarios.catalog import WITHOUT_CLIENTS
 from dpcl_core.spec import Inputs, Params, PrivacySpec, RunSpec, parameter
 
 Loss = Literal["answer", "full"]
-Evaluation = Literal["rank", "whole", "generate"]
 Budget = Literal["total", "per-task"]
 BudgetPer = Literal["text", "token"]
 LAST_BLOCKS = 2  # adapted where `layers` leaves it open
@@ -46,6 +45,8 @@ class CopyNoise:
 class LanguageParams(Params):
     """Settings of every method that trains a language model's low-rank adapters (LoRA, Hu et al. 2022) on texts."""
 
+    inputs: ClassVar[Inputs] = "text"
+    is_task_given: ClassVar[bool] = True  # the prompt names the task
     length: int = parameter(
         64, "Text length in tokens", "Tokens kept of each text; what comes after is cut off.", ge=SHORTEST, le=1024)
     epochs: int = parameter(3, "", "Passes over a task, on average where batches are drawn at random.", ge=1, le=1000)
@@ -65,15 +66,11 @@ class LanguageParams(Params):
     adapts: Literal["attention", "all"] = parameter(
         "attention", "Adapted layers",
         "attention: its input projections are adapted. all: every linear map of these blocks.")
-    eval: Evaluation = parameter(
+    eval: Literal["rank", "whole", "generate"] = parameter(
         "rank", "Answering",
         "How an answer is read, and learned. rank: as a choice among the task's labels, after what each has on public "
         "texts is taken off; with the bundled model as under whole. whole: the label whose whole name is likeliest after "
         "the text. generate: what the model writes, which has to be a label's name letter by letter.")
-
-    @property
-    def inputs(self) -> Inputs:
-        return "text"
 
     @property
     def text_length(self) -> int:
@@ -88,10 +85,6 @@ class LanguageParams(Params):
     def n_layers(self, backbone: str) -> int | None:
         """How many last blocks of this model are adapted; None: all."""
         return self.layers or (None if backbone == BUNDLED else LAST_BLOCKS)
-
-    @property
-    def is_task_given(self) -> bool:
-        return True  # the prompt names the task
 
     @property
     def is_local(self) -> bool:
@@ -220,14 +213,8 @@ PRINTED: PrintedPart = {
 }
 
 
-def printed(*parts: PrintedPart, always: tuple[Departure, ...] = (), kind: Literal["paper", "repair"] = "paper") -> Print:
-    """What the paper prints of a method: that of these groups of settings; a string says why it leaves a setting open."""
-    groups = (PRINTED, *parts)
-    settings = {name: one for part in groups for name, one in part.items() if isinstance(one, Printed)}
-    left_open = {name: one for part in groups for name, one in part.items() if isinstance(one, str)}
-    return Print("Zhan et al., PeCL", settings, left_open, always, kind)
-
-
+# What the paper prints of one method: that of further groups of settings, too.
+printed = partial(printed_by, "Zhan et al., PeCL", PRINTED)
 # The card of a language method, unless the method says otherwise.
 card = partial(
     MethodCard,

@@ -47,7 +47,6 @@ if TYPE_CHECKING:
 
     from dpcl_core.methods.language.gradients import Batch, TextLoss
 
-Unlearning = Literal["auto", UnlearningForm]
 LOCAL = "with params.mode = local"
 
 
@@ -65,7 +64,7 @@ class PeclParams(SculptingParams):
         "task; the total is then larger, and is shown.")
     clip_norm: Length = parameter(
         0.5, "Clipping norm C", "Longest gradient that one text contributes, under mode = central.")
-    unlearning: Unlearning = parameter(
+    unlearning: Literal["auto", UnlearningForm] = parameter(
         "auto", "Unlearning loss",
         "The term for sensitive tokens (Eq. 12). auto: hinge under mode = central, none under local. hinge: until a token "
         "is less likely than the public model has it. mask: they are left out of the loss. npo, unlikelihood: other "
@@ -115,7 +114,16 @@ def check(spec: RunSpec, facts: PublicSizes) -> None:
         if params.label_share > 0:
             allowed = "must be 0 with params.mode = central, which hides labels as it hides texts"
             raise BadInput("params.label_share", params.label_share, allowed)
-        _refuse_dear_scores(spec, params, facts)
+        if params.releases_mean_score:  # over n texts, of std s: one Gaussian of ratio s n, under either adjacency
+            n_uses = facts.n_recurring if params.budget == "total" else 1
+            ratio = params.mean_score_std * facts.task_size / math.sqrt(n_uses)
+            cost, smallest = gaussian.epsilon(ratio, spec.privacy.delta), min(spec.privacy.epsilons)
+            if cost >= smallest:  # then no noise on the steps would suffice
+                allowed = (
+                    f"must be larger for epsilon = {smallest:g}: the released mean scores alone cost {cost:.3g}; "
+                    "or take params.mean_score = public"
+                )
+                raise BadInput("params.mean_score_std", params.mean_score_std, allowed)
         return
     language.check_local(spec, LOCAL)
     no_local: dict[str, tuple[tuple[str, ...], str]] = {
@@ -126,24 +134,6 @@ def check(spec: RunSpec, facts: PublicSizes) -> None:
     for name, (possible, allowed) in no_local.items():
         if (value := getattr(params, name)) not in possible:
             raise BadInput(f"params.{name}", value, allowed)
-
-
-def _refuse_dear_scores(spec: RunSpec, params: PeclParams, facts: PublicSizes) -> None:
-    """Raises BadInput if the released mean scores alone use up the budget, so that no noise on the steps would suffice.
-
-    A mean over n texts with noise of standard deviation s is one Gaussian of ratio s n, under either adjacency.
-    """
-    if not params.releases_mean_score:
-        return
-    n_uses = facts.n_recurring if params.budget == "total" else 1
-    ratio = params.mean_score_std * facts.task_size / math.sqrt(n_uses)
-    cost, smallest = gaussian.epsilon(ratio, spec.privacy.delta), min(spec.privacy.epsilons)
-    if cost >= smallest:
-        allowed = (
-            f"must be larger for epsilon = {smallest:g}: the released mean scores alone cost {cost:.3g}; "
-            "or take params.mean_score = public"
-        )
-        raise BadInput("params.mean_score_std", params.mean_score_std, allowed)
 
 
 PRINTED = language.printed(

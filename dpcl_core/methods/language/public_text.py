@@ -72,8 +72,7 @@ def ranked(likelihood: float, others: NDArray[np.floating], n_values: int, repet
     values = np.nan_to_num(np.asarray(others, np.float64), nan=-np.inf)
     secret = -np.inf if np.isnan(likelihood) else likelihood
     n_better, n_equal = int((values > secret).sum()), int((values == secret).sum())
-    is_complete = len(values) + 1 == n_values
-    place = 1 + n_better + n_equal / 2 if is_complete else _interpolated(secret, values, n_values)
+    place = 1 + n_better + n_equal / 2 if len(values) + 1 == n_values else _interpolated(secret, values, n_values)
     return Ranked(1 + n_better + n_equal, len(values) + 1, place, n_values, repetitions, extracted)
 
 
@@ -129,8 +128,7 @@ def _interpolated(likelihood: float, values: NDArray[np.float64], n_values: int)
     # Equal references share their mean place, so that the interpolated function has no jumps.
     distinct, first = np.unique(-descending, return_index=True)
     last = np.append(first[1:], m)
-    places = step * (1 + (first + last - 1) / 2)
-    return float(np.interp(-likelihood, distinct, places))
+    return float(np.interp(-likelihood, distinct, step * (1 + (first + last - 1) / 2)))
 
 
 # Prompts of a language model: encoded text, a template, and the label's name as the answer.

@@ -28,7 +28,6 @@ from dpcl_core.spec import Cell, RunSpec, parameter
 if TYPE_CHECKING:
     from dpcl_core.methods.language.training import Penalty
 
-ScoreModel = Literal["base", "current"]
 Share = Annotated[float, Interval(ge=0, le=1)]
 Strength = Annotated[float, Interval(ge=0, le=1000)]
 
@@ -42,7 +41,7 @@ class SculptingParams(LanguageParams):
         "What a token's surprise counts in its score; its commonness counts one minus that (Eq. 1).")
     tau: Share = parameter(
         0.2, "Temperature τ", "How common a token must be in a task to count as one of that task (Eq. 3).")
-    score_model: ScoreModel = parameter(
+    score_model: Literal["base", "current"] = parameter(
         "base", "Scoring model",
         "Whose surprise it is. base: the public model's, which never changes. current: that of the model being trained, "
         "which finds what it has memorised no longer sensitive.")

@@ -161,11 +161,6 @@ class Unlearning:
     beta: float = 0.5
 
 
-def n_predicted(batch: Batch) -> Tensor:
-    """M of every text [b]: all its tokens, template and answer included, except the first of the sequence."""
-    return batch.mask[:, 1:].sum(dim=1)
-
-
 def task_weights(batch: Batch, loss: Loss, forks: Forks | None = None) -> Tensor:
     """Weight of each token in the task loss [b, S]; a text's weights sum to 1, or to 0 if it has nothing to learn.
 
@@ -207,7 +202,8 @@ def pecl_loss(
     term = _term(log_probs, unlearning, reference)
     if term is None:
         return task_losses
-    return task_losses + unlearning.strength * (excess * term).sum(dim=1) / n_predicted(batch).clamp(min=1)
+    n_predicted = batch.mask[:, 1:].sum(dim=1)  # M: all tokens, template and answer included, except the first
+    return task_losses + unlearning.strength * (excess * term).sum(dim=1) / n_predicted.clamp(min=1)
 
 
 def _term(log_probs: Tensor, unlearning: Unlearning, reference: Tensor | None) -> Tensor | None:
@@ -352,8 +348,7 @@ def input_norms(net: Adapted, texts: Prompted, device: str, reading: Reading = c
     for rows in np.array_split(np.arange(len(texts)), -(-len(texts) // AT_ONCE)) if len(texts) else ():
         batch = batch_of(texts, rows, device)
         with recorded(layers) as passed:
-            last = batch.mask.sum(dim=1, keepdim=True) - 1
-            net.split.above(states_of(net, batch, reading, 0), last, whole=True)
+            net.split.above(states_of(net, batch, reading, 0), batch.mask.sum(dim=1, keepdim=True) - 1, whole=True)
         n_tokens += int(batch.mask.sum())
         totals += torch.stack([(passed[layer][0].norm(dim=2) * batch.mask).sum().double().cpu() for layer in layers])
     return (totals / max(1, n_tokens)).tolist()

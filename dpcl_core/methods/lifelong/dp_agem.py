@@ -340,11 +340,11 @@ def names(spec: RunSpec) -> tuple[str, str]:
 
 def differences(spec: RunSpec) -> tuple[str, ...]:
     """Our choices where Lai et al. leave something open, and deviations from their paper."""
-    params = settings_of(spec, DpAgemParams)
     clipped = (
         "The paper's NaiveGaussian clips averaged gradients layer by layer and states no δ; ours clips every example's "
         "whole gradient, and pays for each replay."
     )
+    params = settings_of(spec, DpAgemParams)
     return (*settings.differences(spec), *([clipped] if params.budget != "lifetime" else []))
 
 

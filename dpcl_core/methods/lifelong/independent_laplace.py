@@ -184,10 +184,10 @@ SIZES_ARE_PUBLIC = (
 
 def check(spec: RunSpec, facts: PublicSizes) -> None:
     """Raises BadInput for settings under which no bound holds."""
-    params = settings_of(spec, IndependentLaplaceParams)
     if spec.privacy.adjacency != "replace":
         allowed = "must be replace: each example leaves a noisy copy, so that how many there are is plain to see"
         raise BadInput("privacy.adjacency", spec.privacy.adjacency, allowed, {"privacy.adjacency": "replace"})
+    params = settings_of(spec, IndependentLaplaceParams)
     if params.project_to == 0 and spec.data.backbone != "pixels":
         allowed = "must be at least 1 with features of a network: they have no range, only their projection is clipped"
         raise BadInput("params.project_to", 0, allowed)

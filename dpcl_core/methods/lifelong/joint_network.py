@@ -72,9 +72,8 @@ class JointNetwork:
         self._lists.append(labels)
         if len(self._waiting) < self._context.n_tasks:
             return
-        everyone = tuple(range(self._context.n_tasks))
         what = f"training on all tasks without noise, {self._params.epochs} epochs"
-        ledger.spend(dp.NonPrivateDpEvent(), task=task.index, what=what, people_of=everyone)
+        ledger.spend(dp.NonPrivateDpEvent(), task=task.index, what=what, people_of=tuple(range(self._context.n_tasks)))
         of_task = np.repeat(np.arange(len(self._waiting)), [len(examples) for examples in self._waiting])
         examples = join_examples(self._waiting)
         self._waiting.clear()
@@ -82,8 +81,7 @@ class JointNetwork:
 
     def recall(self, learned: Sequence[Mapping[int, Task]]) -> None:
         """Reads the examples of the tasks so far again."""
-        for tasks, labels in zip(learned, self._lists, strict=True):
-            self._waiting.append(labelled(tasks[self._cell.seed], labels))
+        self._waiting += [labelled(tasks[self._cell.seed], of) for tasks, of in zip(learned, self._lists, strict=True)]
 
     def scores(self, seed: int, task: Task) -> Mapping[str, NDArray[np.floating]]:
         """The network's logits, the only prediction rule; -inf for classes that do not compete. Nothing before it exists."""

@@ -175,8 +175,16 @@ class L2dpMl(Agem):
         self._statistics = nets.Statistics.fresh(self._net.first.out_channels, context.device)
 
     def learn(self, tasks: Mapping[int, Task], ledgers: Mapping[Cell, Ledger]) -> Iterator[Progress]:
+        import torch
+
+        chosen = self._chosen
         for progress in super().learn(tasks, ledgers):
-            self._hold_norms()
+            with torch.no_grad():  # to the settings' norm caps
+                if chosen.output_norm_cap > 0:
+                    weights = self._net.head.weight
+                    weights.mul_((chosen.output_norm_cap / weights.norm(dim=1, keepdim=True)).clamp(max=1))
+                if chosen.theta1_norm_cap > 0:
+                    self._net.first.weight.mul_(min(1.0, chosen.theta1_norm_cap / self._theta_norm()))
             yield progress
         if math.isfinite(self._cell.epsilon):
             ledgers[self._cell].claimed = replace(self._plan, n_mean=self._largest).claim(self._theta_norm())
@@ -297,18 +305,6 @@ class L2dpMl(Agem):
 
         offset = nets.noise_response(self._net.first, self._draws.inputs / self._n) + 2 * self._draws.hidden / self._n
         return offset.new_zeros(offset.shape) if self._chosen.test_noise == "none" else offset
-
-    def _hold_norms(self) -> None:
-        """Rescales weights to the settings' norm caps."""
-        import torch
-
-        chosen = self._chosen
-        with torch.no_grad():
-            if chosen.output_norm_cap > 0:
-                weights = self._net.head.weight
-                weights.mul_((chosen.output_norm_cap / weights.norm(dim=1, keepdim=True)).clamp(max=1))
-            if chosen.theta1_norm_cap > 0:
-                self._net.first.weight.mul_(min(1.0, chosen.theta1_norm_cap / self._theta_norm()))
 
     def _theta_norm(self) -> float:
         return claim.theta_norm(self._net.first.weight.detach().cpu().numpy(), self._chosen.theta_norm)

@@ -132,7 +132,18 @@ def build(form: Form, n_classes: int, seed: int) -> Net:
         n_flat = nn.Sequential(first, *layers)(torch.zeros(1, n_channels, height, width)).numel()
     rest = nn.Sequential(*layers, nn.Flatten(), nn.Linear(n_flat, n_hidden), nn.ReLU())
     net = Net(first, rest, nn.Linear(n_hidden, n_classes))
-    _initialise(net, seed)
+    # Normal weights of variance 2 / fan-in (logits: 1 / fan-in), centred to sum 0 per unit; biases are zero.
+    random = torch.Generator().manual_seed(int(generator(seed, "initial weights").integers(2**63)))
+    with torch.no_grad():
+        for module in net.modules():
+            if isinstance(module, nn.Conv2d | nn.Linear):
+                gain = 1 if module is net.head else 2  # a ReLU lets half of the variance through
+                module.weight.normal_(0, (gain / module.weight[0].numel()) ** 0.5, generator=random)
+                module.weight -= module.weight.mean(dim=tuple(range(1, module.weight.dim())), keepdim=True)
+                if module.bias is not None:
+                    module.bias.zero_()
+            elif isinstance(module, Block):
+                cast(nn.GroupNorm, module.way[-1]).weight.zero_()
     return net
 
 
@@ -149,21 +160,6 @@ def tensor(inputs: NDArray[np.generic], form: Form, device: str = "cpu") -> Tens
         return cast(Tensor, rows.reshape(-1, *form.planes).permute(0, 3, 1, 2))
     rows = (rows - form.low).mul_(2 / (form.high - form.low)).sub_(1)
     return rows.reshape(-1, *form.planes).permute(0, 3, 1, 2)
-
-
-def _initialise(net: Net, seed: int) -> None:
-    """Draws normal weights of variance 2 / fan-in (logits: 1 / fan-in), centred to sum 0 per unit; biases are zero."""
-    random = torch.Generator().manual_seed(int(generator(seed, "initial weights").integers(2**63)))
-    with torch.no_grad():
-        for module in net.modules():
-            if isinstance(module, nn.Conv2d | nn.Linear):
-                gain = 1 if module is net.head else 2  # a ReLU lets half of the variance through
-                module.weight.normal_(0, (gain / module.weight[0].numel()) ** 0.5, generator=random)
-                module.weight -= module.weight.mean(dim=tuple(range(1, module.weight.dim())), keepdim=True)
-                if module.bias is not None:
-                    module.bias.zero_()
-            elif isinstance(module, Block):
-                cast(nn.GroupNorm, module.way[-1]).weight.zero_()
 
 
 # The networks that Lai et al. 2022 train centrally on windows of a sensor (appendix D, table 4).
@@ -239,9 +235,8 @@ def build_named(network: NetworkName, form: Form, n_classes: int, seed: int) -> 
             body = nn.Sequential(*convolution, nn.MaxPool1d(4), nn.Flatten())
             return SensorNet(body, 196 * (SAMPLES // 4), 1024, n_classes, has_statistics=network == "cnn-ig")
         channels = _CHANNELS[network]
-        sizes = (AXES, channels, channels, channels)
         layers: list[nn.Module] = []
-        for n_in, n_out in pairwise(sizes):
+        for n_in, n_out in pairwise((AXES, channels, channels, channels)):
             layers += [nn.Conv1d(n_in, n_out, 5, padding=2), nn.ReLU(), nn.MaxPool1d(2)]
         return SensorNet(nn.Sequential(*layers, nn.Flatten()), channels * (SAMPLES // 8), 128, n_classes)
 
@@ -268,9 +263,8 @@ def projected(grads: Sequence[Tensor], refs: Sequence[Tensor], when: Projection,
 
     The first tensor is the only one of the first layer. Each block has its own reference (Lai et al., Eqs. 10 and 14).
     """
-    cuts = (0, len(grads)) if scope == "joint" else (0, 1, len(grads))
     result: list[Tensor] = []
-    for start, end in pairwise(cuts):
+    for start, end in pairwise((0, len(grads)) if scope == "joint" else (0, 1, len(grads))):
         block = grads[start:end]
         grad, ref = (torch.cat([part.reshape(-1) for part in parts]) for parts in (block, refs[start:end]))
         pieces = torch.split(project(grad, ref, when), [one.numel() for one in block])
@@ -385,8 +379,7 @@ def draw(plan: Plan, noise: Noise, n_channels: int, height: int, device: str, ou
 
 def noise_response(first: Conv, inputs: Tensor) -> Tensor:
     """θ1ᵀ applied to a noise [channels, height, width]: its part of each unit before ReLU, float64 [1, filters, ...]."""
-    kernel = first.weight.detach().double()
-    return cast(Tensor, functional_call(first, {"weight": kernel}, (inputs[None],)))
+    return cast(Tensor, functional_call(first, {"weight": first.weight.detach().double()}, (inputs[None],)))
 
 
 def shared_hidden(units: Tensor, of_inputs: Tensor, hidden: Tensor) -> Tensor:

@@ -115,9 +115,8 @@ def variant(spec: RunSpec, basic: str | None = None) -> str:
     A shared head is named where classes differ from task to task: printed numbers fit a head for each task.
     """
     params = settings_of(spec, BatchParams)
-    name: str = params.variant
-    if params.variant == "basic":
-        name = basic or f"{params.epochs} epoch{'s' if params.epochs > 1 else ''}"
+    of_basic = basic or f"{params.epochs} epoch{'s' if params.epochs > 1 else ''}"
+    name = of_basic if params.variant == "basic" else params.variant
     return f"{name}, one head" if params.head == "shared" and spec.scenario.kind == "split" else name
 
 

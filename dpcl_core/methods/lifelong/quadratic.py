@@ -183,9 +183,6 @@ class RandomProjection:
 # Base of the learners that train linear classifiers on sums over a task's examples, released once per task.
 
 
-_STEPS_PER_PROGRESS = 50
-
-
 class LinearReadout:
     """Classifiers of all budgets and seeds of a run. Holds released sums and public facts, no examples."""
 
@@ -235,7 +232,7 @@ class LinearReadout:
         taken = steps(start, loss, memory, n_steps, params.learning_rate, params.projection)
         for step, weights in enumerate(taken, start=1):
             self._weights[seed] = weights
-            if step % _STEPS_PER_PROGRESS == 0 or step == n_steps:
+            if step % 50 == 0 or step == n_steps:
                 text = f"steps on {what} of {task.name}"
                 yield Progress("training", turn * n_steps + step, n_turns * n_steps, task.index, text)
         memory.keep(loss)
