@@ -176,7 +176,6 @@ class Group:
 
     def _learned(self, learner: Learner, step: int, standing: _Standing) -> Iterator[Event]:
         """Evaluates every cell after a task; keeps its classifier. Raises BadInput as `_spent` does."""
-        reads = self._reads
         for seed in self._seeds:
             matching = [cell for cell in self.cells if cell.seed == seed]
             results = classifier.evaluated(learner, seed, self.streams[seed], step, len(matching))
@@ -185,7 +184,7 @@ class Group:
                 standing.matrices[cell].append((*result.by_task, result.ahead))
                 spent = self._spent(cell, standing.ledgers[cell])
                 yield TaskLearned(cell, step, result.by_task, result.pooled, spent, result.by_rule, result.ahead)
-                kept = classifier.cell_classifier(learner, cell, seen, self.context, reads, self.spec.n_cells)
+                kept = classifier.cell_classifier(learner, cell, seen, self.context, self._reads, self.spec.n_cells)
                 yield from () if kept is None else (kept,)
 
     def _spent(self, cell: Cell, ledger: Ledger) -> float:
@@ -201,9 +200,8 @@ class Group:
             no_bound = f"at delta = {ledger.delta:g} its noise has no bound"
             allowed = f"is not kept: {no_bound}; take a smaller epsilon or a larger delta"
             raise BadInput("privacy.epsilons", cell.epsilon, allowed)
-        if self.planned is not None and exceeds(
-            ledger_entries(ledger), dict(self.planned.ledgers)[self._names[cell].epsilon]
-        ):
+        plan = self.planned
+        if plan is not None and exceeds(ledger_entries(ledger), dict(plan.ledgers)[self._names[cell].epsilon]):
             allowed = "entered more into its ledger than its card's `planned` says; mend the plan"
             raise BadInput("method", self.spec.method, allowed)
         return spent
@@ -350,11 +348,9 @@ def _unit(card: catalog.DatasetCard, stream: TaskStream) -> str:
     """The privacy unit, as one of `privacy.guarantee.PROTECTED`."""
     if stream.unit == "example" and card.has_people:
         return "person"
-    of_kind = {"text": "text", "tagged": "sentence"}
-    return of_kind.get(card.kind, "example") if stream.unit == "example" else stream.unit
+    return {"text": "text", "tagged": "sentence"}.get(card.kind, "example") if stream.unit == "example" else stream.unit
 
 
 def _limits(card: catalog.DatasetCard, stream: TaskStream) -> tuple[str, ...]:
     """What these data leave unprotected: of clients what the files say for all rows; the rest is of single people."""
-    of_clients = catalog.public_by_form(card) if card.is_own else ()
-    return of_clients if stream.unit == "user" else card.limits
+    return card.limits if stream.unit != "user" else catalog.public_by_form(card) if card.is_own else ()

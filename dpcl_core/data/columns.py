@@ -115,7 +115,11 @@ def of_arrow(values: pa.ChunkedArray, version: int, *, is_vector: bool = False) 
     kind, types, is_exact, shown = values.type, pa.types, version == 1, str(values.type)
     if types.is_dictionary(kind):
         if is_text(kind):
-            return Column("text", _of_dictionary(values, version), shown)
+            found: list[str | None] = []
+            for chunk in values.chunks:
+                distinct = [*_canonical(values_of(chunk.dictionary), version), None]
+                found += [distinct[-1 if place is None else place] for place in chunk.indices.to_pylist()]
+            return Column("text", found, shown)
         values, kind = values.cast(kind.value_type), kind.value_type
     if types.is_null(kind):
         return Column("text", [None] * len(values), shown)
@@ -156,14 +160,6 @@ def _vectors(values: pa.ChunkedArray) -> NDArray[Any] | list[Any]:
 
 def _canonical(cells: Sequence[Any], version: int) -> list[str | None]:
     return [cell if cell is None or version == 1 else word(cell) for cell in cells]
-
-
-def _of_dictionary(values: pa.ChunkedArray, version: int) -> list[str | None]:
-    found: list[str | None] = []
-    for chunk in values.chunks:
-        distinct = [*_canonical(values_of(chunk.dictionary), version), None]
-        found += [distinct[-1 if place is None else place] for place in chunk.indices.to_pylist()]
-    return found
 
 
 def values_of(column: pa.Array | pa.ChunkedArray) -> list[object]:

@@ -111,7 +111,7 @@ def load_dataset(data: DataSpec, *, undeclared: bool = False) -> Dataset:
     card = catalog.card(data.dataset)
     members = catalog.members(card)
     full = [outline(_fetched(member)) for member in members]
-    thinned = [(one.opened() if undeclared else one).thinned(Caps.of(data)) for one in full]
+    thinned = [(replace(one, train=one.open_train) if undeclared else one).thinned(Caps.of(data)) for one in full]
     named = join_members(card, thinned, keyed=True)
     parts = []
     for read, split in zip(zip(*map(_read, thinned), strict=True), (named.train, named.test), strict=True):
@@ -168,7 +168,8 @@ def _read(outlined: Outline) -> tuple[Content, Content]:
     tested = _images(replace(test[0], is_private=test[0].is_private and card.is_own), test[1])
     trained = _images(replace(train[0], card=replace(card, shape=card.shape or tested.shape)), train[1])
     if trained.shape != tested.shape:
-        shapes = f"{_shown(trained.shape)} and {_shown(tested.shape)}"
+        both = (trained.shape, tested.shape)
+        shapes = " and ".join("image files" if one is None else f"pixels of {'x'.join(map(str, one))}" for one in both)
         raise BadInput(f"{card.name} images", shapes, "train and test must hold images of the same form and size")
     return trained, tested
 
@@ -177,10 +178,6 @@ def _images(of: files.Contents, rows: NDArray[np.int64]) -> Images:
     if not of.paths:
         return digits()[0].take(rows)
     return parquet.read_images(of, rows) if of.paths[0].suffix == ".parquet" else tables.read_images(of, rows)
-
-
-def _shown(shape: tuple[int, int, int] | None) -> str:
-    return "image files" if shape is None else f"pixels of {'x'.join(map(str, shape))}"
 
 
 # Anchors: public sentences that describe distributions of texts, from Wikipedia if present, else synthetic ones.

@@ -68,10 +68,6 @@ class Outline:
     facts: PublicFacts
     lost: tuple[tuple[str, int], ...] = ()
 
-    def opened(self) -> Outline:
-        """The outline whose training part includes the undeclared labels."""
-        return replace(self, train=self.open_train)
-
     def thinned(self, caps: Caps) -> Outline:
         """The outline with about as many training examples per class or source as the caps allow, and at most as many test
         examples per class. For words both training caps count whole sentences of a source.

@@ -137,8 +137,7 @@ class TaggedSheet:
         lengths = [len(tags) for _, tags, _ in chosen]
         sources = np.repeat(domains, lengths) if (known.sources is not None if known else all(domains)) else None
         labels = np.array([numbers[tag] for _, tags, _ in chosen for tag in tags], dtype=np.int64)
-        names = {label: name for name, label in numbers.items()}
-        return Rows(labels, names, sources, np.repeat(rows, lengths), numbers)
+        return Rows(labels, {label: name for name, label in numbers.items()}, sources, np.repeat(rows, lengths), numbers)
 
 
 def _usable(sentence: Tagged | BadInput) -> Tagged:

@@ -228,5 +228,4 @@ def _layer(claim: Claim) -> LayerOfClaim:
     deciding = ((of, one.ordering) for of, one in claim.tests if one.state in ("found", "not found"))
     specs = (of.specs[side.run] for of, ordering in deciding for side in (ordering.first, ordering.second))
     names = {None if (layer := methods.layer(spec)) is None else layer.name for spec in specs}
-    name = names.pop() if len(names) == 1 else None
-    return "between layers" if name is None else name
+    return (names.pop() if len(names) == 1 else None) or "between layers"

@@ -150,8 +150,7 @@ def _torch_uses_cuda() -> bool:
 
 def worker_environment(url: str, device: str) -> Mapping[str, str]:
     """Environment variables of a worker of the store at this address, for a run on this device."""
-    root = str(Path(paths.__file__).resolve().parent.parent)
-    path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
+    path = os.pathsep.join(filter(None, [str(Path(paths.__file__).resolve().parent.parent), os.environ.get("PYTHONPATH")]))
     # The address is not on the command line, which every user can list.
     return {**environment(device), "DPCL_STORE": url, "PYTHONPATH": path}
 

@@ -302,8 +302,7 @@ class Recorder:
             self._waiting.append(event)
 
     def __enter__(self) -> None:
-        last = tables.last_number(self._run_id)
-        self._next = 1 + (self._patience.outlast(lambda: self._store.scalar(last)) or 0)
+        self._next = 1 + (self._patience.outlast(lambda: self._store.scalar(tables.last_number(self._run_id))) or 0)
         self._sender.start()
         self._watcher.start()
 
@@ -340,8 +339,7 @@ class Recorder:
         while not self._over.wait(self._patience.pause(failures) if failures else TICK_SECONDS):
             try:
                 self._flush()
-                status = self._store.heartbeat(self._run_id, process.me())
-                if status not in ("starting", "running"):
+                if self._store.heartbeat(self._run_id, process.me()) not in ("starting", "running"):
                     self._stopped_at = self._stopped_at or time.monotonic()
                 failures = 0
             except StoreTrouble as trouble:
