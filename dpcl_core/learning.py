@@ -103,8 +103,7 @@ class Group:
         ]
         self._lists: GivenLists | None = None
         if self.spec.labels != self.requested.labels:
-            privacy = budgets.for_a_row(self.requested.privacy, self.run.rows_per_unit)
-            of_row = replace(self.requested, privacy=privacy)
+            of_row = replace(self.requested, privacy=budgets.for_a_row(self.requested.privacy, self.run.rows_per_unit))
             self._of_row = dict(zip(self.spec.cells(), of_row.cells(), strict=True))
             self._lists = GivenLists(of_row, self.context, self.context.public)
             self._show_lists(self._lists)
@@ -208,7 +207,7 @@ class Group:
 
     def _finished(self, standing: _Standing, baselines: Mapping[Cell, tuple[float | None, ...]]) -> Iterator[CellFinished]:
         spec, cells, context, ledgers, card = self.spec, self.cells, self.context, standing.ledgers, self.run.method
-        rows = self.run.rows_per_unit
+        rows, data = self.run.rows_per_unit, self.run.dataset
         seconds = coarse((standing.seconds + time.perf_counter() - self._started) / len(cells))
         audits = self.audit(spec) if self.audit is not None and card.guarantee == "nominal" else {}
         for cell in cells:
@@ -221,11 +220,12 @@ class Group:
                     ledgers[cell],
                     self.requested,
                     self._names[cell],
-                    unit=_unit(self.run.dataset, stream),
+                    unit=_unit(data, stream),
                     n_people=context.n_people // rows if context.n_users is None else context.n_users,
                     n_tasks=context.n_tasks,
                     assumed=(*stream.assumed, *card.assumes(spec.params)),
-                    limits=_limits(self.run.dataset, stream),
+                    # Of clients what the files say for all rows; the rest is of single people.
+                    limits=data.limits if stream.unit != "user" else catalog.public_by_form(data) if data.is_own else (),
                     planned=self.planned,
                     audit=audits.get(cell.epsilon),
                     notes=card.notes(spec.params),
@@ -349,8 +349,3 @@ def _unit(card: catalog.DatasetCard, stream: TaskStream) -> str:
     if stream.unit == "example" and card.has_people:
         return "person"
     return {"text": "text", "tagged": "sentence"}.get(card.kind, "example") if stream.unit == "example" else stream.unit
-
-
-def _limits(card: catalog.DatasetCard, stream: TaskStream) -> tuple[str, ...]:
-    """What these data leave unprotected: of clients what the files say for all rows; the rest is of single people."""
-    return card.limits if stream.unit != "user" else catalog.public_by_form(card) if card.is_own else ()

@@ -123,7 +123,7 @@ class DenseBlock(nn.Module):
 
     def forward(self, maps: Tensor) -> Tensor:
         cells = self.mix(self.before(maps)).permute(0, 2, 3, 1)
-        return maps + self.out(self.act(self.norm(cells))).permute(0, 3, 1, 2)
+        return maps + cast(Tensor, self.out(self.act(self.norm(cells)))).permute(0, 3, 1, 2)
 
 
 class DepthwiseBlock(nn.Module):
@@ -140,7 +140,7 @@ class DepthwiseBlock(nn.Module):
 
     def forward(self, maps: Tensor) -> Tensor:
         cells = self.norm(self.mix(maps).permute(0, 2, 3, 1))
-        return maps + self.out(self.act(self.up(cells))).permute(0, 3, 1, 2)
+        return maps + cast(Tensor, self.out(self.act(self.up(cells)))).permute(0, 3, 1, 2)
 
 
 class ConvNeXt(Whitened):
@@ -238,7 +238,7 @@ class Block(nn.Module):
 
     def forward(self, tokens: Tensor) -> Tensor:
         tokens = tokens + self.attention(self.before(tokens))
-        return tokens + self.out(self.act(self.up(self.norm(tokens))))
+        return tokens + cast(Tensor, self.out(self.act(self.up(self.norm(tokens)))))
 
 
 class ViT(Whitened):

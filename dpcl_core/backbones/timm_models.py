@@ -281,4 +281,4 @@ def _architecture() -> nn.Module:
     import timm
 
     with torch.random.fork_rng(devices=[]):  # timm draws initial weights, which are overwritten; no card is opened for it
-        return cast(nn.Module, timm.create_model(_MODEL, pretrained=False))
+        return timm.create_model(_MODEL, pretrained=False)

@@ -343,8 +343,7 @@ def _split(options: argparse.Namespace) -> int:
     spec, said, target = spec_of(options), list[Event](), Path(options.to)
     participant.refuse(spec)
     administration.check_at_start(open_store(None), spec, "numbers")  # what real clients release is in no store
-    opening = engine.open_run(checks.check_run(spec))
-    parts = participant.parts(spec, extractor.result_of(opening, said.append), said)
+    parts = participant.parts(spec, extractor.result_of(engine.open_run(checks.check_run(spec)), said.append), said)
     for name, part in parts.items():
         participant.write(part, target / name)
     names = [str(target / name) for name in parts]

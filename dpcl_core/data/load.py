@@ -110,7 +110,15 @@ def load_dataset(data: DataSpec, *, undeclared: bool = False) -> Dataset:
     """
     card = catalog.card(data.dataset)
     members = catalog.members(card)
-    full = [outline(_fetched(member)) for member in members]
+    full = []
+    for member in members:
+        try:
+            files.find(member)
+        except DataMissing:
+            if member.hub is None:
+                raise
+            files.fetch(member)
+        full.append(outline(member))
     thinned = [(replace(one, train=one.open_train) if undeclared else one).thinned(Caps.of(data)) for one in full]
     named = join_members(card, thinned, keyed=True)
     parts = []
@@ -135,17 +143,6 @@ def load_dataset(data: DataSpec, *, undeclared: bool = False) -> Dataset:
         n_people=named.n_train,
         undeclared=tuple(name for one in full for name in one.undeclared) if undeclared else (),
     )
-
-
-def _fetched(card: DatasetCard) -> DatasetCard:
-    """The card, when the dataset's files are here, downloaded if necessary."""
-    try:
-        files.find(card)
-    except DataMissing:
-        if card.hub is None:
-            raise
-        files.fetch(card)
-    return card
 
 
 def _read(outlined: Outline) -> tuple[Content, Content]:
