@@ -275,8 +275,7 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
 
     def _rows(self, X: Any, *, reset: bool) -> NDArray[np.float64]:
         """The rows [n, K]. Refused is only what types, names and shapes show."""
-        table = handed.table_of(X)
-        return np.asarray(validate_data(self, table, reset=reset, dtype=np.float64, ensure_all_finite=False))
+        return np.asarray(validate_data(self, handed.table_of(X), reset=reset, dtype=np.float64, ensure_all_finite=False))
 
     def _listed(
         self, labels: NDArray[Any], classes: Sequence[object] | None, is_first: bool

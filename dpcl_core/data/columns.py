@@ -153,8 +153,7 @@ def _vectors(values: pa.ChunkedArray) -> NDArray[Any] | list[Any]:
     if values.num_chunks == 1 and len(values) and not values.null_count:
         (chunk,), lengths = values.chunks, pc.min_max(pc.list_value_length(values)).as_py()
         if lengths["min"] == lengths["max"]:
-            flat: NDArray[Any] = chunk.flatten().to_numpy(zero_copy_only=False)
-            return flat.reshape(len(chunk), lengths["min"])
+            return np.reshape(chunk.flatten().to_numpy(zero_copy_only=False), (len(chunk), lengths["min"]))
     return list(values.to_numpy())
 
 

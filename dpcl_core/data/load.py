@@ -119,7 +119,7 @@ def load_dataset(data: DataSpec, *, undeclared: bool = False) -> Dataset:
                 raise
             files.fetch(member)
         full.append(outline(member))
-    thinned = [(replace(one, train=one.open_train) if undeclared else one).thinned(Caps.of(data)) for one in full]
+    thinned = [(one.opened() if undeclared else one).thinned(Caps.of(data)) for one in full]
     named = join_members(card, thinned, keyed=True)
     parts = []
     for read, split in zip(zip(*map(_read, thinned), strict=True), (named.train, named.test), strict=True):
@@ -320,5 +320,4 @@ def _signals(shape: tuple[int, ...], random: np.random.Generator) -> NDArray[np.
     still = random.uniform(-0.5, 0.5, (N_ANCHORS, 1, n_axes))
     size, times = (_WAVES, N_ANCHORS, 1, n_axes), np.linspace(0, 2 * np.pi, n_samples)[:, None]
     speeds, phases, heights = (random.uniform(low, high, size) for low, high in ((0.5, 15.0), (0.0, 2 * np.pi), (0.0, 0.3)))
-    waves = (heights * np.sin(speeds * times + phases)).sum(axis=0)
-    return np.asarray(np.clip(still + waves, -1, 1), dtype=np.float32)
+    return np.asarray(np.clip(still + (heights * np.sin(speeds * times + phases)).sum(axis=0), -1, 1), dtype=np.float32)

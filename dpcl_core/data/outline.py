@@ -68,6 +68,10 @@ class Outline:
     facts: PublicFacts
     lost: tuple[tuple[str, int], ...] = ()
 
+    def opened(self) -> Outline:
+        """The outline whose training part includes the undeclared labels."""
+        return replace(self, train=self.open_train)
+
     def thinned(self, caps: Caps) -> Outline:
         """The outline with about as many training examples per class or source as the caps allow, and at most as many test
         examples per class. For words both training caps count whole sentences of a source.
@@ -356,8 +360,7 @@ def _whole(path: Path, of: Contents) -> Iterator[bytes]:
         for table in sheets.pieces_of(path, replace(card, roles=()), (), None, is_private=True):
             # pandas writes the numbers that rows had in another table as a column: a part of rows is known again without.
             names = sorted(name for name in table.columns if not name.startswith("__index_level_"))
-            texts = [_texts(table[name], f"{card.name} column {name}") for name in names]
-            for cells in zip(*texts, strict=True):
+            for cells in zip(*[_texts(table[name], f"{card.name} column {name}") for name in names], strict=True):
                 yield coins.row_text(zip(names, cells, strict=True))
 
 

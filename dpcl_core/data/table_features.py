@@ -122,9 +122,8 @@ def _hashed(name: str, words: Sequence[str | None], n_values: int) -> Floats:
 def _places(name: str, term: str, n_values: int) -> tuple[tuple[int, float], ...]:
     """Where a word of a column goes, by a public hash: four places with signs."""
     word = f"{name}\n{term}".encode("utf-8", "surrogatepass")
-    drawn = blake2b(word, digest_size=4 * _PLACES, key=b"hashed cells").digest()
-    numbers_drawn = np.frombuffer(drawn, dtype="<u4").tolist()
-    return tuple(((number >> 1) % n_values, 0.5 if number & 1 else -0.5) for number in numbers_drawn)
+    drawn = np.frombuffer(blake2b(word, digest_size=4 * _PLACES, key=b"hashed cells").digest(), dtype="<u4").tolist()
+    return tuple(((number >> 1) % n_values, 0.5 if number & 1 else -0.5) for number in drawn)
 
 
 def _writing(public: Column, name: str) -> Writing | None:
@@ -212,8 +211,7 @@ def _years(word: str, order: tuple[int, int, int]) -> float:
         days = date(*(int(parts[place]) for place in order)).toordinal() - date(2000, 1, 1).toordinal()
     except ValueError:
         return math.nan
-    seconds = sum(int(found[place] or 0) * of for place, of in ((5, 3600), (6, 60), (7, 1)))
-    return (days + seconds / 86_400) / 365.2425
+    return (days + sum(int(found[place] or 0) * of for place, of in ((5, 3600), (6, 60), (7, 1))) / 86_400) / 365.2425
 
 
 # How a row of a table or of embeddings becomes values: by public facts alone, so that any row can be encoded later, too.

@@ -412,8 +412,7 @@ def recorded_references(preset: str, spec: RunSpec, found: Mapping[str, Measured
     `spec`: the preset's first run. Raises KeyError for a preset without a record (`scripts/record_references.py`).
     """
     known = _references()[preset]
-    references = References(known["chance"] or 0.0, known["untrained"], ceiling=measured.known(spec))
-    return with_untrained(references, spec, found)
+    return with_untrained(References(known["chance"] or 0.0, known["untrained"], ceiling=measured.known(spec)), spec, found)
 
 
 def recorded_chances(preset: str, specs: Mapping[str, RunSpec]) -> dict[str, float]:

@@ -451,8 +451,7 @@ def _agreed(run_id: str) -> bool:
     os.write(1, b"ready\n")
     if sys.stdin.buffer.readline() != b"go\n":
         return False
-    null = os.open(os.devnull, os.O_RDONLY)
-    for ours, fixed in ((null, 0), (log, 1), (log, 2)):
+    for ours, fixed in ((os.open(os.devnull, os.O_RDONLY), 0), (log, 1), (log, 2)):
         os.dup2(ours, fixed)
     return True
 

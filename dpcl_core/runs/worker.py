@@ -369,10 +369,9 @@ class Recorder:
             if not is_late or self._over.is_set():  # in time, or the step has just ended by itself
                 continue
             unforeseen.say(str(self._trouble or "stopped in the middle of a step"))
-            end: End = "cancelled" if self._trouble is None else "failed"
             try:  # the other thread has sent the events before it
                 failure = None if self._trouble is None else self._failed_as(self._trouble)
-                self._store.end(self._run_id, end, failure, by=process.me())
+                self._store.end(self._run_id, "cancelled" if failure is None else "failed", failure, by=process.me())
                 self._on_cut_off()
             finally:
                 os._exit(1)
