@@ -402,9 +402,8 @@ def to_toml(spec: RunSpec) -> str:
 
 def command_line(spec: RunSpec, command: Literal["run", "audit"] = "run") -> str:
     """The exact command that runs this spec, or audits its method, independent of defaults."""
-    document = asdict(spec)
     flat: dict[str, object] = {}
-    for key, value in document.items():
+    for key, value in asdict(spec).items():
         flat |= {f"{key}.{inner}": v for inner, v in value.items()} if isinstance(value, dict) else {key: value}
     return f"python -m dpcl_core {command} {as_sets(flat)}"
 

@@ -67,9 +67,8 @@ class Opened:
         n_axes = self.context.n_axes[cells[0].epsilon]
         narrow, seeds = self.table.along_first(n_axes), dict.fromkeys(cell.seed for cell in cells)
         streams = {seed: scenarios.open_stream(spec.scenario, narrow, seed) for seed in seeds}
-        public = self.context.anchors
-        narrowed = None if public is None else public[:, :n_axes]
-        return streams, replace(self.context, n_inputs=n_axes, anchors=narrowed)
+        anchors = self.context.anchors
+        return streams, replace(self.context, n_inputs=n_axes, anchors=None if anchors is None else anchors[:, :n_axes])
 
 
 def run(

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from numbers import Integral, Real
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, cast
 from uuid import uuid4
 
 import numpy as np
@@ -149,8 +149,7 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
     def _scores(self, X: NDArray[np.float64]) -> NDArray[np.floating]:
         """Scores [n, classes] of rows [n, K]; -inf for a class of which nothing was released."""
         rule, steps = self.released()
-        scores: NDArray[np.floating] = getattr(rules, rule)(steps, X)
-        return scores
+        return cast("NDArray[np.floating]", getattr(rules, rule)(steps, X))
 
     def _names(self) -> tuple[str, ...]:
         return tuple(map(str, range(len(self.classes_))))
@@ -172,8 +171,7 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
     def predict(self, X: Any) -> NDArray[Any]:
         """The class [n] with the largest score for each row of X [n, K]."""
         check_is_fitted(self, "_ledger")
-        found: NDArray[Any] = self.classes_[self._scores(self._rows(X, reset=False)).argmax(axis=1)]
-        return found
+        return cast("NDArray[Any]", self.classes_[self._scores(self._rows(X, reset=False)).argmax(axis=1)])
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Softmax [n, classes] of the scores: it orders classes as `predict` does, and says not how often it is right."""
@@ -182,8 +180,7 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         best = scores.max(axis=1, keepdims=True)
         weights = np.exp(scores - np.where(np.isfinite(best), best, 0.0))
         weights[~np.isfinite(best[:, 0])] = 1.0  # nothing is known of any class
-        found: NDArray[np.float64] = weights / weights.sum(axis=1, keepdims=True)
-        return found
+        return cast("NDArray[np.float64]", weights / weights.sum(axis=1, keepdims=True))
 
     @property
     def privacy_(self) -> Privacy:
@@ -278,9 +275,7 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
 
     def _rows(self, X: Any, *, reset: bool) -> NDArray[np.float64]:
         """The rows [n, K]. Refused is only what types, names and shapes show."""
-        X = handed.table_of(X)
-        found: NDArray[np.float64] = validate_data(self, X, reset=reset, dtype=np.float64, ensure_all_finite=False)
-        return found
+        return np.asarray(validate_data(self, handed.table_of(X), reset=reset, dtype=np.float64, ensure_all_finite=False))
 
     def _listed(
         self, labels: NDArray[Any], classes: Sequence[object] | None, is_first: bool

@@ -470,8 +470,7 @@ def to_json(event: Event) -> dict[str, JsonValue]:
 def from_json(document: Mapping[str, JsonValue]) -> Event:
     """The event of a document by `to_json`. Raises KeyError for an unknown kind."""
     given = dict(document)
-    kind: Any = _KINDS[str(given.pop("event"))]
-    return cast(Event, reader(kind).validate_python(given))
+    return cast(Event, reader(cast("Any", _KINDS[str(given.pop("event"))])).validate_python(given))
 
 
 def plain_number(value: float) -> float | str:

@@ -164,8 +164,7 @@ def _counted(value: Any, length: tuple[int, float], what: str, given: object) ->
         (len(value) < length[0], "at least", length[0], "too_short", "min_length"),
     ):
         if is_wrong:
-            items = f"{limit} item{'s' * (limit != 1)}"
-            said = f"{what} should have {words} {items} after validation, not {len(value)}"
+            said = f"{what} should have {words} {limit} item{'s' * (limit != 1)} after validation, not {len(value)}"
             raise Invalid(kind, said, given, about={name: limit})
 
 

@@ -103,8 +103,7 @@ class Group:
         ]
         self._lists: GivenLists | None = None
         if self.spec.labels != self.requested.labels:
-            privacy = budgets.for_a_row(self.requested.privacy, self.run.rows_per_unit)
-            of_row = replace(self.requested, privacy=privacy)
+            of_row = replace(self.requested, privacy=budgets.for_a_row(self.requested.privacy, self.run.rows_per_unit))
             self._of_row = dict(zip(self.spec.cells(), of_row.cells(), strict=True))
             self._lists = GivenLists(of_row, self.context, self.context.public)
             self._show_lists(self._lists)
@@ -176,7 +175,6 @@ class Group:
 
     def _learned(self, learner: Learner, step: int, standing: _Standing) -> Iterator[Event]:
         """Evaluates every cell after a task; keeps its classifier. Raises BadInput as `_spent` does."""
-        reads = self._reads
         for seed in self._seeds:
             matching = [cell for cell in self.cells if cell.seed == seed]
             results = classifier.evaluated(learner, seed, self.streams[seed], step, len(matching))
@@ -185,7 +183,7 @@ class Group:
                 standing.matrices[cell].append((*result.by_task, result.ahead))
                 spent = self._spent(cell, standing.ledgers[cell])
                 yield TaskLearned(cell, step, result.by_task, result.pooled, spent, result.by_rule, result.ahead)
-                kept = classifier.cell_classifier(learner, cell, seen, self.context, reads, self.spec.n_cells)
+                kept = classifier.cell_classifier(learner, cell, seen, self.context, self._reads, self.spec.n_cells)
                 yield from () if kept is None else (kept,)
 
     def _spent(self, cell: Cell, ledger: Ledger) -> float:
@@ -201,16 +199,15 @@ class Group:
             no_bound = f"at delta = {ledger.delta:g} its noise has no bound"
             allowed = f"is not kept: {no_bound}; take a smaller epsilon or a larger delta"
             raise BadInput("privacy.epsilons", cell.epsilon, allowed)
-        if self.planned is not None and exceeds(
-            ledger_entries(ledger), dict(self.planned.ledgers)[self._names[cell].epsilon]
-        ):
+        plan = self.planned
+        if plan is not None and exceeds(ledger_entries(ledger), dict(plan.ledgers)[self._names[cell].epsilon]):
             allowed = "entered more into its ledger than its card's `planned` says; mend the plan"
             raise BadInput("method", self.spec.method, allowed)
         return spent
 
     def _finished(self, standing: _Standing, baselines: Mapping[Cell, tuple[float | None, ...]]) -> Iterator[CellFinished]:
         spec, cells, context, ledgers, card = self.spec, self.cells, self.context, standing.ledgers, self.run.method
-        rows = self.run.rows_per_unit
+        rows, data = self.run.rows_per_unit, self.run.dataset
         seconds = coarse((standing.seconds + time.perf_counter() - self._started) / len(cells))
         audits = self.audit(spec) if self.audit is not None and card.guarantee == "nominal" else {}
         for cell in cells:
@@ -223,11 +220,12 @@ class Group:
                     ledgers[cell],
                     self.requested,
                     self._names[cell],
-                    unit=_unit(self.run.dataset, stream),
+                    unit=_unit(data, stream),
                     n_people=context.n_people // rows if context.n_users is None else context.n_users,
                     n_tasks=context.n_tasks,
                     assumed=(*stream.assumed, *card.assumes(spec.params)),
-                    limits=_limits(self.run.dataset, stream),
+                    # Of clients what the files say for all rows; the rest is of single people.
+                    limits=data.limits if stream.unit != "user" else catalog.public_by_form(data) if data.is_own else (),
                     planned=self.planned,
                     audit=audits.get(cell.epsilon),
                     notes=card.notes(spec.params),
@@ -350,11 +348,4 @@ def _unit(card: catalog.DatasetCard, stream: TaskStream) -> str:
     """The privacy unit, as one of `privacy.guarantee.PROTECTED`."""
     if stream.unit == "example" and card.has_people:
         return "person"
-    of_kind = {"text": "text", "tagged": "sentence"}
-    return of_kind.get(card.kind, "example") if stream.unit == "example" else stream.unit
-
-
-def _limits(card: catalog.DatasetCard, stream: TaskStream) -> tuple[str, ...]:
-    """What these data leave unprotected: of clients what the files say for all rows; the rest is of single people."""
-    of_clients = catalog.public_by_form(card) if card.is_own else ()
-    return of_clients if stream.unit == "user" else card.limits
+    return {"text": "text", "tagged": "sentence"}.get(card.kind, "example") if stream.unit == "example" else stream.unit

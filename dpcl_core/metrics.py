@@ -32,8 +32,7 @@ def forgetting(matrix: Matrix) -> list[list[float | None]]:
     """
 
     def best(k: int, i: int) -> float | None:
-        known = (_entry(matrix, j, i) for j in range(i, k))
-        return max((value for value in known if value is not None), default=None)
+        return max((value for j in range(i, k) if (value := _entry(matrix, j, i)) is not None), default=None)
 
     return [[_minus(best(k, i), _entry(matrix, k, i)) for i in range(k)] for k in range(len(matrix))]
 

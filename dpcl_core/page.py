@@ -195,8 +195,7 @@ def _outcome(spec: RunSpec | None, seen: list[Event], kept: list[Classifier], se
     card, score = methods.card(spec.method), datasets.score(spec.data.dataset)
     last = (one for one in of_kind(seen, TaskLearned) if one.task == plan.n_tasks - 1)
     finals = grouped((one.cell.epsilon, final) for one in last if (final := mean(one.accuracy)) is not None)
-    usual = spec.privacy.usual_epsilon
-    standing = methods.standing(spec)
+    usual, standing = spec.privacy.usual_epsilon, methods.standing(spec)
     return {
         "title": f"{card.title} on {datasets.called(spec.data.dataset)}",
         "finding": answer.sentence(usual, finals[usual], known, score=score, standing=standing) if finals.get(usual) else "",
@@ -311,8 +310,7 @@ def _tried(does: Callable[[], Any]) -> Any:
 
 def _small() -> tuple[Floats, NDArray[np.int64]]:
     """Rows and labels of a few people; the first row is far too long."""
-    generator = np.random.default_rng(_SEED)
-    rows = generator.normal(size=(12, _WIDTH))
+    rows = np.random.default_rng(_SEED).normal(size=(12, _WIDTH))
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
     rows[0] *= _LONG
     return rows, np.arange(12) % _ABSENT

@@ -177,8 +177,7 @@ def settings(name: str) -> dict[str, object]:
 
 def usual_network(dataset: str) -> str:
     """The first network for this kind of data that can be used here. Raises BadInput for an unknown dataset."""
-    kind = datasets.card(dataset).kind
-    return next(one for one in _NETWORKS[kind] if backbones.available(backbones.card(one)) is None)
+    return next(one for one in _NETWORKS[datasets.card(dataset).kind] if backbones.available(backbones.card(one)) is None)
 
 
 def streams(name: str, n_tasks: int) -> list[ScenarioSpec]:
@@ -210,8 +209,7 @@ def _label_share(privacy: PrivacySpec, class_size: int, rows_per_unit: int) -> f
     of_row = budgets.for_a_row(privacy, rows_per_unit)
     epsilon = of_row.epsilons[privacy.epsilons.index(privacy.usual_epsilon)]
     for share in _SHARES:
-        shared = replace(of_row, label_share=share)
-        if people_to_be_named(shared, epsilon, _TASKS, class_size // 2) is not None:
+        if people_to_be_named(replace(of_row, label_share=share), epsilon, _TASKS, class_size // 2) is not None:
             return share
     return _SHARES[-1]
 

@@ -166,11 +166,10 @@ class Layer:
             return "Added: no publication prints this method."
 
         def listed(is_of_scale: bool) -> str:
-            here = (one for one in self.departures if one.is_of_scale is is_of_scale)
             return "; ".join(
                 f"{one.parameter} = {one.here} (printed: {one.printed})" if one.parameter else f"{one.here} ({one.printed})"
-                for one in here
-            )
+                for one in self.departures if one.is_of_scale is is_of_scale
+            )  # fmt: skip
 
         sentence = f"{self.name.capitalize()} ({self.source})" + (f": {of_kind}." if (of_kind := listed(False)) else ".")
         return sentence + (f" On another scale: {of_scale}." if (of_scale := listed(True)) else "")

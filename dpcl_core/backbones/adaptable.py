@@ -76,7 +76,7 @@ def of_rows(
             if limit == 1:
                 size = "x".join(map(str, inputs.shape[1:3]))
                 raise MemoryError(f"one image of {size} pixels does not fit into memory") from error
-            limit = limit // 2
+            limit //= 2
             continue
         start += len(rows)
         yield finite(rows)
@@ -284,8 +284,7 @@ class BertBlock(nn.Module):
         )
         attended = functional.scaled_dot_product_attention(query, key, value, attn_mask=mask)
         hidden = self.normed(hidden + self.mixed(attended.transpose(1, 2).flatten(2)))
-        out: Tensor = self.last(hidden + self.outer(functional.gelu(self.inner(hidden))))
-        return out
+        return cast(Tensor, self.last(hidden + self.outer(functional.gelu(self.inner(hidden)))))
 
 
 class Bert(nn.Module):
@@ -366,8 +365,7 @@ class Tail(Inside):
     def forward(self, kept: Tensor) -> Tensor:
         dtype = next(self.parameters()).dtype
         counts = kept[:, :, -1] > 0
-        states = self.blocks(kept[:, :, :-1].to(dtype), counts)
-        sums = (states * counts[:, :, None]).sum(1)
+        sums = (self.blocks(kept[:, :, :-1].to(dtype), counts) * counts[:, :, None]).sum(1)
         return functional.normalize(sums / counts.sum(1, keepdim=True).clamp(min=1), dim=1)
 
 
@@ -404,5 +402,4 @@ def text_network(
             ids[row, : len(of_text), 0] = of_text
         return of_rows(flat, ids, _TEXTS_AT_ONCE, device)
 
-    inside = Tail(blocks, kept, width, BLOCKS).requires_grad_(False).eval().to(device)
-    return Network(name, inside, width, device)
+    return Network(name, Tail(blocks, kept, width, BLOCKS).requires_grad_(False).eval().to(device), width, device)

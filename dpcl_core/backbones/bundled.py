@@ -152,9 +152,8 @@ def refuse(card: BackboneCard, dataset_name: str, n_axes: int | None) -> None:
             allowed = f"must be at most {most}, the number of public axes of {card.name}"
             raise BadInput("data.axes", n_axes, allowed, {"data.axes": most})
         return
-    why = ", which has no public axes"
-    if card.axes:
-        why = f" on {dataset_name}, from whose pictures all of its public axes were made"
+    made_from_it = f" on {dataset_name}, from whose pictures all of its public axes were made"
+    why = made_from_it if card.axes else ", which has no public axes"
     allowed = f"must be left out or 0 with data.backbone = {card.name}{why}"
     raise BadInput("data.axes", n_axes, allowed, {"data.axes": None})
 
@@ -167,8 +166,7 @@ def load(backbone: str, public: str) -> Axes:
         found = arrays.load(path.read_bytes())
         centre, directions = (found[name].astype(np.float32) for name in ("centre", "directions"))
     except (OSError, KeyError, arrays.Damaged) as error:
-        wanted = f"needs its axes {path}: make them with scripts/make_axes.py"
-        raise DataMissing(weights.FIELD, backbone, wanted) from error
+        raise DataMissing(weights.FIELD, backbone, f"needs its axes {path}: make them with scripts/make_axes.py") from error
     return Axes(public, centre, directions)
 
 

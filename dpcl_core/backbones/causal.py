@@ -57,8 +57,7 @@ class Adapted(nn.Module):
         from peft import LoraConfig, inject_adapter_in_model
 
         self._name = str(frozen.config.name_or_path or frozen.config.model_type)
-        shared = {id(tensor): tensor for tensor in (*frozen.parameters(), *frozen.buffers())}
-        model = copy.deepcopy(frozen, shared)
+        model = copy.deepcopy(frozen, {id(tensor): tensor for tensor in (*frozen.parameters(), *frozen.buffers())})
         named = {name: module for name, module in model.named_modules() if name.rpartition(".")[2] in PROJECTIONS}
         if not named:
             allowed = f"must be a model whose attention has projections called {', '.join(PROJECTIONS)}: they are adapted"
@@ -93,8 +92,7 @@ class Adapted(nn.Module):
         """
         if self.context is not None and ids.ndim == 2 and ids.shape[1] > self.context:
             actual = f"a text with task and label has {ids.shape[1]}"
-            allowed = f"looks back on {self.context} tokens, and {actual}: lower params.length"
-            raise BadInput(FIELD, self._name, allowed)
+            raise BadInput(FIELD, self._name, f"looks back on {self.context} tokens, and {actual}: lower params.length")
         return cast(Tensor, self.model.get_input_embeddings()(ids.clamp(min=0)))  # type: ignore[operator]
 
     def states(self, ids: Tensor, mask: Tensor) -> Tensor:
@@ -343,14 +341,11 @@ class Split:
                 hooks.enter_context(self._head.register_forward_pre_hook(note))
             if tokens is not None:
                 hooks.enter_context(_rows(self._head, tokens))
-            if not self.cut:
-                logits = self._model(inputs_embeds=states, use_cache=False).logits
-                return seen[0] if seen else cast(Tensor, logits)
-            # The first block above the cut reads these states, whatever it is given.
-            hooks.enter_context(self._first.register_forward_pre_hook(lambda module, args: (states, *args[1:])))
+            if self.cut:  # the first block above it reads these states, whatever it is given
+                hooks.enter_context(self._first.register_forward_pre_hook(lambda module, args: (states, *args[1:])))
             if self._mlp is not None and columns is not None and not whole:
                 _only(hooks, self._mlp, columns, width=states.shape[1])
-            logits = self._above(inputs_embeds=states, use_cache=False).logits
+            logits = (self._above if self.cut else self._model)(inputs_embeds=states, use_cache=False).logits
             return seen[0] if seen else cast(Tensor, logits)
 
     @cached_property

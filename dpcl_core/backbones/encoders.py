@@ -117,8 +117,7 @@ def unit(rows: Floats) -> Floats:
     """The rows scaled to length 1; zero and non-finite rows become zero."""
     finite_rows = extractor.finite(rows)
     lengths = np.linalg.norm(finite_rows, axis=1, keepdims=True)
-    scaled: Floats = np.divide(finite_rows, lengths, out=np.zeros_like(finite_rows), where=lengths > 0)
-    return scaled
+    return cast(Floats, np.divide(finite_rows, lengths, out=np.zeros_like(finite_rows), where=lengths > 0))
 
 
 def of_first_pieces(states: Floats, word_ids: Sequence[int | None], n_words: int) -> Floats:
@@ -244,8 +243,7 @@ def _states(network: Bert, ids: Sequence[int], device: str) -> Floats:
     import torch
 
     with torch.inference_mode():
-        states: Floats = network(torch.tensor([ids], dtype=torch.int64, device=device))[0].cpu().numpy()
-    return states
+        return cast(Floats, network(torch.tensor([ids], dtype=torch.int64, device=device))[0].cpu().numpy())
 
 
 @lru_cache(maxsize=1)

@@ -234,8 +234,7 @@ def computed(
     cached = _read_cache(path, len(images))
     if cached is not None:
         return cached
-    parts = []
-    done = 0
+    parts, done = list[NDArray[np.float32]](), 0
     for part in extractor.batches(images):
         parts.append(part)
         done += len(part)

@@ -119,8 +119,7 @@ def at_once(room: float | None, on_processor: int, bytes_each: float, most: int)
     """
     if room is None:
         return on_processor
-    fits = int(min(most, max(1.0, room / bytes_each)))
-    return 1 << (fits.bit_length() - 1)
+    return 1 << (int(min(most, max(1.0, room / bytes_each))).bit_length() - 1)
 
 
 def sent(values: NDArray[np.generic], device: str) -> Tensor:

@@ -102,8 +102,7 @@ class ChannelNorm(nn.Module):
         self.norm = nn.LayerNorm(width)
 
     def forward(self, maps: Tensor) -> Tensor:
-        normed: Tensor = self.norm(maps.permute(0, 2, 3, 1))
-        return normed.permute(0, 3, 1, 2)
+        return cast(Tensor, self.norm(maps.permute(0, 2, 3, 1))).permute(0, 3, 1, 2)
 
 
 class DenseBlock(nn.Module):
@@ -124,8 +123,7 @@ class DenseBlock(nn.Module):
 
     def forward(self, maps: Tensor) -> Tensor:
         cells = self.mix(self.before(maps)).permute(0, 2, 3, 1)
-        change: Tensor = self.out(self.act(self.norm(cells)))
-        return maps + change.permute(0, 3, 1, 2)
+        return maps + cast(Tensor, self.out(self.act(self.norm(cells)))).permute(0, 3, 1, 2)
 
 
 class DepthwiseBlock(nn.Module):
@@ -142,8 +140,7 @@ class DepthwiseBlock(nn.Module):
 
     def forward(self, maps: Tensor) -> Tensor:
         cells = self.norm(self.mix(maps).permute(0, 2, 3, 1))
-        change: Tensor = self.out(self.act(self.up(cells)))
-        return maps + change.permute(0, 3, 1, 2)
+        return maps + cast(Tensor, self.out(self.act(self.up(cells)))).permute(0, 3, 1, 2)
 
 
 class ConvNeXt(Whitened):
@@ -241,8 +238,7 @@ class Block(nn.Module):
 
     def forward(self, tokens: Tensor) -> Tensor:
         tokens = tokens + self.attention(self.before(tokens))
-        changed: Tensor = self.out(self.act(self.up(self.norm(tokens))))
-        return tokens + changed
+        return tokens + cast(Tensor, self.out(self.act(self.up(self.norm(tokens)))))
 
 
 class ViT(Whitened):
@@ -256,8 +252,7 @@ class ViT(Whitened):
         self.shape = shape
         width = shape.width
         layers: list[nn.Module] = []
-        widths = (3, width // 4, width // 2, width)
-        for before, after in pairwise(widths):
+        for before, after in pairwise((3, width // 4, width // 2, width)):
             layers += [nn.Conv2d(before, after, 3, stride=2, padding=1)]
             if after < width:
                 layers += [ChannelNorm(after), nn.GELU()]

@@ -132,8 +132,7 @@ def clean(name: str) -> int:
 def size(name: str) -> int:
     """Bytes of a network in the user's cache, with what is left of a stopped download."""
     place = paths.network_dirs()[1]
-    files = [*(place / name).rglob("*"), *place.glob(f".{name}.*")]
-    return sum(file.stat().st_size for file in files if file.is_file())
+    return sum(one.stat().st_size for one in [*(place / name).rglob("*"), *place.glob(f".{name}.*")] if one.is_file())
 
 
 def _sealed(package: Package) -> dict[str, object]:
@@ -145,8 +144,7 @@ def _is_whole(place: Path, package: Package) -> bool:
     try:
         seal = json.loads((place / _SEAL).read_text(encoding="utf-8"))
         files = seal.pop(_FILES)
-        sizes = all((place / name).stat().st_size == size for name, (size, _) in files.items())
-        return seal == _sealed(package) and sizes
+        return seal == _sealed(package) and all((place / one).stat().st_size == n for one, (n, _) in files.items())
     except (OSError, ValueError, KeyError, AttributeError, TypeError):
         return False
 

@@ -101,8 +101,7 @@ class Tokenizer:
     def shown(self, token: int) -> str:
         """The token as printed, leading blank included; "�" for one that is only part of a character."""
         # After another token, since many decoders drop the blank at the start of a text.
-        printed: str = self._inner.decode([self._anchor, token], skip_special_tokens=False)
-        return printed[len(self._before) :]
+        return str(self._inner.decode([self._anchor, token], skip_special_tokens=False))[len(self._before) :]
 
 
 @lru_cache(maxsize=2)
@@ -164,9 +163,8 @@ class PlainModel:
         the last half window or more, not on all earlier tokens.
         """
         log_probs = np.zeros(tokens.shape, np.float32)
-        windows = _windows((tokens != PADDING).sum(axis=1), self.shape.context)
         by_width: dict[int, list[_Window]] = {}
-        for window in windows:
+        for window in _windows((tokens != PADDING).sum(axis=1), self.shape.context):
             by_width.setdefault(-(-(window.end - window.start) // STEP) * STEP, []).append(window)
         with threadpool_limits(1, user_api="blas"):
             for width, group in by_width.items():

@@ -65,8 +65,7 @@ class TimmExtractor:
         mean, std = (torch.tensor(values, device=self.device) * 255 for values in (self.mean, self.std))
 
         def forward(pixels: Tensor) -> Tensor:
-            pooled: Tensor = self.network(((pixels.float() - mean) / std).permute(0, 3, 1, 2))
-            return pooled
+            return cast(Tensor, self.network(((pixels.float() - mean) / std).permute(0, 3, 1, 2)))
 
         given = images.take(np.asarray(rows, dtype=np.int64))
         return np.concatenate(list(in_batches(forward, self.input_format, given, self.feature_dim, self.device)))
@@ -182,8 +181,7 @@ class Trunk(nn.Module):
         self.stages = nn.Sequential(network.conv_stem, network.bn1, *network.blocks[:LAST])  # type: ignore[arg-type, index]
 
     def forward(self, images: Tensor) -> Tensor:
-        maps: Tensor = self.stages(images)
-        return maps.permute(0, 2, 3, 1).flatten(1)
+        return cast(Tensor, self.stages(images)).permute(0, 2, 3, 1).flatten(1)
 
 
 class Standardised(nn.Module):
@@ -283,5 +281,4 @@ def _architecture() -> nn.Module:
     import timm
 
     with torch.random.fork_rng(devices=[]):  # timm draws initial weights, which are overwritten; no card is opened for it
-        network: nn.Module = timm.create_model(_MODEL, pretrained=False)
-    return network
+        return timm.create_model(_MODEL, pretrained=False)

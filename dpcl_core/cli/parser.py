@@ -101,7 +101,6 @@ def build() -> Parser:
     _add_training(add)
     _add_stored(add)
     _add_data(add)
-    _add_flower(add)
     _add_others(add)
     return parser
 
@@ -236,16 +235,13 @@ def _add_data(add: Add) -> None:
     _add_shared(data, "--store")
 
 
-def _add_flower(add: Add) -> None:
+def _add_others(add: Add) -> None:
     text = "clients as processes of their own: write the folder of each, or carry out a folder's part of the run"
     flower = add("flower", "reading.flower", text)
     _add_target(flower, "a preset or settings to be split, with one epsilon and one seed; or a server's or client's folder")
     flower.add_argument("--to", metavar="DIR", help="split a run: folder to write the parts into")
     address = "where the server listens on this computer, and clients find it (default 127.0.0.1:9093)"
     flower.add_argument("--address", default="127.0.0.1:9093", metavar="HOST:PORT", help=address)
-
-
-def _add_others(add: Add) -> None:
     choices = ("methods", "datasets", "backbones", "scenarios", "presets", "combinations")
     add("list", "reading.list_choices", f"list the {', '.join(choices)}").add_argument("what", choices=choices)
     account = add("account", "reading.account", "noise from a budget, or a budget from noise: give two of three")

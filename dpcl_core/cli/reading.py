@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import errno
+import json
 import os
 import socket
 import subprocess
@@ -58,11 +59,12 @@ def data(options: argparse.Namespace) -> int:
     if options.delta is not None and options.epsilon is None:
         raise BadInput("--delta", options.delta, "goes with --epsilon, which declares a budget")
     if not (options.budget or options.none or options.epsilon is not None):
-        put(
-            understood.printed_report(
-                options.data, asked_of(options), with_schema=options.write_schema, as_json=options.json
-            )
-        )
+        asked = asked_of(options)
+        path = understood.write_schema(options.data, asked) if options.write_schema else None
+        report = understood.report(options.data, asked)
+        document = {**report.document(), **({} if path is None else {"schema": str(path)})}
+        wrote = "" if path is None else f"\nWrote {path}: edit it by hand; it holds public facts alone.\n"
+        put(json.dumps(document, indent=1, ensure_ascii=False) if options.json else report.text() + wrote)
         return 0
     name, store = f"own:{options.data.removeprefix('own:')}", checked_store(options.store)
     if options.none or options.epsilon is not None:
@@ -206,14 +208,13 @@ def export(options: argparse.Namespace) -> int:
     store = checked_store(options.store)
     try:
         check_folder(target)  # first: figures take seconds to draw
-        files = bundle(store, options.run_id, unprotected=options.unprotected)
-        write(target, files)
+        write(target, files := bundle(store, options.run_id, unprotected=options.unprotected))
     except OSError as error:
         raise BadInput("--to", options.to, f"must be a folder that can be written: {error.strerror}") from error
     for line in folder.remarks(files):
         say(line)
-    document = {"run_id": options.run_id, "files": sorted(files)}
-    put_result(options, document, "\n".join(str(target / name) for name in sorted(files)))
+    names = sorted(files)
+    put_result(options, {"run_id": options.run_id, "files": names}, "\n".join(str(target / name) for name in names))
     return 0
 
 
@@ -342,8 +343,7 @@ def _split(options: argparse.Namespace) -> int:
     spec, said, target = spec_of(options), list[Event](), Path(options.to)
     participant.refuse(spec)
     administration.check_at_start(open_store(None), spec, "numbers")  # what real clients release is in no store
-    opening = engine.open_run(checks.check_run(spec))
-    parts = participant.parts(spec, extractor.result_of(opening, said.append), said)
+    parts = participant.parts(spec, extractor.result_of(engine.open_run(checks.check_run(spec)), said.append), said)
     for name, part in parts.items():
         participant.write(part, target / name)
     names = [str(target / name) for name in parts]

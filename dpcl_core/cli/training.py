@@ -189,8 +189,7 @@ def own_spec(options: argparse.Namespace) -> RunSpec:
     if options.spec is not None or options.preset is not None:
         raise BadInput("--data", options.data, "cannot be combined with a SPEC.toml or --preset: change settings with --set")
     tell = say if options.json else put
-    seen = administration.marks_kept(open_store(options.store))
-    with intake.own_name(options.data, asked_of(options), seen) as name:
+    with intake.own_name(options.data, asked_of(options), administration.marks_kept(open_store(options.store))) as name:
         spec = presets.on_own(name, checks.read_sets(options.set))
         checks.check_run(spec)
         for sentence in presets.assumed(spec):

@@ -115,7 +115,11 @@ def of_arrow(values: pa.ChunkedArray, version: int, *, is_vector: bool = False) 
     kind, types, is_exact, shown = values.type, pa.types, version == 1, str(values.type)
     if types.is_dictionary(kind):
         if is_text(kind):
-            return Column("text", _of_dictionary(values, version), shown)
+            found: list[str | None] = []
+            for chunk in values.chunks:
+                distinct = [*_canonical(values_of(chunk.dictionary), version), None]
+                found += [distinct[-1 if place is None else place] for place in chunk.indices.to_pylist()]
+            return Column("text", found, shown)
         values, kind = values.cast(kind.value_type), kind.value_type
     if types.is_null(kind):
         return Column("text", [None] * len(values), shown)
@@ -149,21 +153,12 @@ def _vectors(values: pa.ChunkedArray) -> NDArray[Any] | list[Any]:
     if values.num_chunks == 1 and len(values) and not values.null_count:
         (chunk,), lengths = values.chunks, pc.min_max(pc.list_value_length(values)).as_py()
         if lengths["min"] == lengths["max"]:
-            flat: NDArray[Any] = chunk.flatten().to_numpy(zero_copy_only=False)
-            return flat.reshape(len(chunk), lengths["min"])
+            return np.reshape(chunk.flatten().to_numpy(zero_copy_only=False), (len(chunk), lengths["min"]))
     return list(values.to_numpy())
 
 
 def _canonical(cells: Sequence[Any], version: int) -> list[str | None]:
     return [cell if cell is None or version == 1 else word(cell) for cell in cells]
-
-
-def _of_dictionary(values: pa.ChunkedArray, version: int) -> list[str | None]:
-    found: list[str | None] = []
-    for chunk in values.chunks:
-        distinct = [*_canonical(values_of(chunk.dictionary), version), None]
-        found += [distinct[-1 if place is None else place] for place in chunk.indices.to_pylist()]
-    return found
 
 
 def values_of(column: pa.Array | pa.ChunkedArray) -> list[object]:

@@ -261,8 +261,7 @@ _HUB = "dataset_dict.json", "dataset_info.json"
 
 def ending_of(path: Path) -> str:
     """The ending that says what a file is: of a compressed one, both."""
-    name = path.name.lower()
-    return next((one for one in _GZ if name.endswith(one)), path.suffix.lower())
+    return next((one for one in _GZ if path.name.lower().endswith(one)), path.suffix.lower())
 
 
 def convert(path: Path, folder: Path, stem: str, most: int) -> bool:
@@ -351,20 +350,16 @@ def _npz(content: bytes, folder: Path, stem: str) -> None:
         for part in ("train", "test", "val"):
             pairs = [(rows.format(part), labels.format(part)) for rows, labels in forms]
             pair = next((one for one in pairs if names.keys() >= {*one}), None)
-            if pair is not None:
-                _write_part(found[names[pair[0]]], found[names[pair[1]]].ravel(), folder, part)
+            if pair is not None:  # vectors as NPZ, pictures by class, as they are written of arrays that Python holds
+                arrays = found[names[pair[0]]], found[names[pair[1]]].ravel()
+                written = handed.of_arrays(arrays, folder / f"{part}.npz")
+                if written.suffix == ".zip":
+                    (folder / part).mkdir()
+                    _unzip(written, folder / part, MAX_BYTES)
+                    written.unlink()
             elif part == files.TRAIN:
                 (folder / f"{stem}.npz").write_bytes(content)
                 return
-
-
-def _write_part(rows: np.ndarray, labels: np.ndarray, folder: Path, part: str) -> None:
-    """Vectors as NPZ, pictures by class, as they are written of arrays that Python holds."""
-    written = handed.of_arrays((rows, labels), folder / f"{part}.npz")
-    if written.suffix == ".zip":
-        (folder / part).mkdir()
-        _unzip(written, folder / part, MAX_BYTES)
-        written.unlink()
 
 
 _READERS: Mapping[str, Callable[[bytes, Path, str], None]] = {

@@ -234,8 +234,8 @@ def _plain(image: Image.Image, field: str) -> Image.Image:
     if image.mode in ("I", "F"):
         raise BadInput(field, f"mode {image.mode}", "must have 8 or 16 bits a channel")
     if image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info:
-        white = Image.new("RGBA", image.size, "white")  # the colour of a transparent pixel is arbitrary
-        return Image.alpha_composite(white, image.convert("RGBA")).convert("RGB")
+        # The colour of a transparent pixel is arbitrary.
+        return Image.alpha_composite(Image.new("RGBA", image.size, "white"), image.convert("RGBA")).convert("RGB")
     return image
 
 

@@ -191,18 +191,14 @@ def _written(data: Any, stem: Path) -> Path:
     elif hasattr(data, "tensors") or (hasattr(data, "data") and hasattr(data, "targets")):
         return of_arrays(tuple(data.tensors) if hasattr(data, "tensors") else (data.data, data.targets), stem)
     elif hasattr(data, "__getitem__") and hasattr(data, "__len__") and not hasattr(data, "dtype"):
-        return of_arrays(_pairs(data), stem)
+        # A map-style dataset of torch, read once from the first to the last.
+        rows: list[Any] = [] if isinstance(data, _NO_DATASETS) else [data[place] for place in range(len(data))]
+        if not isinstance(data, _NO_DATASETS) and all(isinstance(row, tuple | list) and len(row) == 2 for row in rows):
+            # A picture of Pillow is an array; what has one number only is that number.
+            plain = (_plain(row[0]) for row in rows)
+            inputs = [np.asarray(one) if hasattr(one, "__array_interface__") else one for one in plain]
+            return of_arrays((inputs, [row[1].item() if hasattr(row[1], "item") else row[1] for row in rows]), stem)
     raise BadInput(FIELD, type(data).__name__, _FORMS)
-
-
-def _pairs(data: Any) -> tuple[list[Any], list[Any]]:
-    """The inputs and labels of a map-style dataset of torch, read once from the first to the last."""
-    rows: list[Any] = [] if isinstance(data, _NO_DATASETS) else [data[place] for place in range(len(data))]
-    if isinstance(data, _NO_DATASETS) or any(not isinstance(row, tuple | list) or len(row) != 2 for row in rows):
-        raise BadInput(FIELD, type(data).__name__, _FORMS)
-    # A picture of Pillow is an array; what has one number only is that number.
-    inputs = [np.asarray(one) if hasattr(one, "__array_interface__") else one for one in (_plain(row[0]) for row in rows)]
-    return inputs, [row[1].item() if hasattr(row[1], "item") else row[1] for row in rows]
 
 
 def _of_hub(data: Any, stem: Path) -> Path:

@@ -280,24 +280,17 @@ def _most_common_separator(lines: Sequence[str], suffix: str) -> str:
 
 def parsed(line: bytes) -> dict[str, object] | None:
     """The object on a line of JSON; None where it holds something else."""
+    # Python reads and writes JSON recursively: how deep it gets depends on who calls, but which rows count must not.
+    if line.count(b"[") + line.count(b"{") > _MAX_DEPTH:
+        steps = (1 if one in b"[{" else -1 for one in re.findall(rb"[\[\]{}]", _JSON_STRING.sub(b"", line)))
+        if max(accumulate(steps), default=0) > _MAX_DEPTH:
+            return None
     try:
         # Numbers stay as they are written: one of thousands of digits is no integer of Python.
-        whole = "null" if _is_deep(line) else line.decode("utf-8")
-        one = json.loads(whole, parse_int=str, parse_float=str, parse_constant=str)
+        one = json.loads(line.decode("utf-8"), parse_int=str, parse_float=str, parse_constant=str)
     except ValueError:
         return None
     return one if isinstance(one, dict) else None
-
-
-def _is_deep(line: bytes) -> bool:
-    """Whether brackets are nested deeper than `_MAX_DEPTH`, those within strings apart.
-
-    Python reads and writes JSON recursively: how deep it gets depends on who calls, but which rows count must not.
-    """
-    if line.count(b"[") + line.count(b"{") <= _MAX_DEPTH:
-        return False
-    steps = [1 if one in b"[{" else -1 for one in re.findall(rb"[\[\]{}]", _JSON_STRING.sub(b"", line))]
-    return max(accumulate(steps), default=0) > _MAX_DEPTH
 
 
 def _canonical_cell(value: object) -> str | None:
@@ -307,7 +300,6 @@ def _canonical_cell(value: object) -> str | None:
 
 def _cell(value: object) -> str | None:
     """A value of JSON as text; null stays null."""
-    if value is None or isinstance(value, str):
-        usable = value is None or value.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in value)
-        return value if usable else None
-    return json.dumps(value, ensure_ascii=True)
+    if isinstance(value, str):
+        return value if value.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in value) else None
+    return None if value is None else json.dumps(value, ensure_ascii=True)

@@ -110,7 +110,15 @@ def load_dataset(data: DataSpec, *, undeclared: bool = False) -> Dataset:
     """
     card = catalog.card(data.dataset)
     members = catalog.members(card)
-    full = [outline(_fetched(member)) for member in members]
+    full = []
+    for member in members:
+        try:
+            files.find(member)
+        except DataMissing:
+            if member.hub is None:
+                raise
+            files.fetch(member)
+        full.append(outline(member))
     thinned = [(one.opened() if undeclared else one).thinned(Caps.of(data)) for one in full]
     named = join_members(card, thinned, keyed=True)
     parts = []
@@ -137,17 +145,6 @@ def load_dataset(data: DataSpec, *, undeclared: bool = False) -> Dataset:
     )
 
 
-def _fetched(card: DatasetCard) -> DatasetCard:
-    """The card, when the dataset's files are here, downloaded if necessary."""
-    try:
-        files.find(card)
-    except DataMissing:
-        if card.hub is None:
-            raise
-        files.fetch(card)
-    return card
-
-
 def _read(outlined: Outline) -> tuple[Content, Content]:
     """The examples of the training and test parts."""
     train, test = (outlined.train.contents, outlined.train.rows), (outlined.test.contents, outlined.test.rows)
@@ -168,7 +165,8 @@ def _read(outlined: Outline) -> tuple[Content, Content]:
     tested = _images(replace(test[0], is_private=test[0].is_private and card.is_own), test[1])
     trained = _images(replace(train[0], card=replace(card, shape=card.shape or tested.shape)), train[1])
     if trained.shape != tested.shape:
-        shapes = f"{_shown(trained.shape)} and {_shown(tested.shape)}"
+        both = (trained.shape, tested.shape)
+        shapes = " and ".join("image files" if one is None else f"pixels of {'x'.join(map(str, one))}" for one in both)
         raise BadInput(f"{card.name} images", shapes, "train and test must hold images of the same form and size")
     return trained, tested
 
@@ -177,10 +175,6 @@ def _images(of: files.Contents, rows: NDArray[np.int64]) -> Images:
     if not of.paths:
         return digits()[0].take(rows)
     return parquet.read_images(of, rows) if of.paths[0].suffix == ".parquet" else tables.read_images(of, rows)
-
-
-def _shown(shape: tuple[int, int, int] | None) -> str:
-    return "image files" if shape is None else f"pixels of {'x'.join(map(str, shape))}"
 
 
 # Anchors: public sentences that describe distributions of texts, from Wikipedia if present, else synthetic ones.
@@ -326,5 +320,4 @@ def _signals(shape: tuple[int, ...], random: np.random.Generator) -> NDArray[np.
     still = random.uniform(-0.5, 0.5, (N_ANCHORS, 1, n_axes))
     size, times = (_WAVES, N_ANCHORS, 1, n_axes), np.linspace(0, 2 * np.pi, n_samples)[:, None]
     speeds, phases, heights = (random.uniform(low, high, size) for low, high in ((0.5, 15.0), (0.0, 2 * np.pi), (0.0, 0.3)))
-    waves = (heights * np.sin(speeds * times + phases)).sum(axis=0)
-    return np.asarray(np.clip(still + waves, -1, 1), dtype=np.float32)
+    return np.asarray(np.clip(still + (heights * np.sin(speeds * times + phases)).sum(axis=0), -1, 1), dtype=np.float32)

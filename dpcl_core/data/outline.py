@@ -360,8 +360,7 @@ def _whole(path: Path, of: Contents) -> Iterator[bytes]:
         for table in sheets.pieces_of(path, replace(card, roles=()), (), None, is_private=True):
             # pandas writes the numbers that rows had in another table as a column: a part of rows is known again without.
             names = sorted(name for name in table.columns if not name.startswith("__index_level_"))
-            texts = [_texts(table[name], f"{card.name} column {name}") for name in names]
-            for cells in zip(*texts, strict=True):
+            for cells in zip(*[_texts(table[name], f"{card.name} column {name}") for name in names], strict=True):
                 yield coins.row_text(zip(names, cells, strict=True))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,8 +55,7 @@ class _Cells:
         if not is_text(self.values.type):
             raise self.of_type("must hold text")
         self.refuse_nulls("must hold text")
-        texts: list[str] = self.values.to_pylist()
-        return texts
+        return cast("list[str]", self.values.to_pylist())
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -94,8 +94,7 @@ class Sheet:
         names: dict[int, str] = {}
         for label, name in (pair for piece in found for pair in piece.names.items()):
             if names.setdefault(label, name) != name:
-                allowed = f"label {label} must have one name"
-                raise BadInput(self._pieces[-1].shown, f"{names[label]} and {name}", allowed)
+                raise BadInput(self._pieces[-1].shown, f"{names[label]} and {name}", f"label {label} must have one name")
         sources = [piece.sources for piece in found if piece.sources is not None]
         labels, all_sources = np.concatenate([piece.labels for piece in found]), np.concatenate(sources) if sources else None
         return Rows(labels, names, all_sources, numbers=found[0].numbers, shape=found[0].shape)

@@ -137,8 +137,7 @@ def digits() -> tuple[Images, NDArray[np.int64]]:
     The file is read directly: importing scikit-learn for it takes seconds, reading it milliseconds.
     """
     table = np.loadtxt(digits_file(), delimiter=",", dtype=np.uint8)
-    pixels = (table[:, :64] * _INK).reshape(-1, 8, 8, 1)
-    return Images(pixels, (8, 8, 1)), table[:, 64].astype(np.int64)
+    return Images((table[:, :64] * _INK).reshape(-1, 8, 8, 1), (8, 8, 1)), table[:, 64].astype(np.int64)
 
 
 def digits_file() -> Path:

@@ -94,8 +94,7 @@ def parquet_file(path: Path, card: DatasetCard) -> Iterator[pq.ParquetFile]:
     with readable(path, shown, NO_PARQUET), pq.ParquetFile(path) as file:
         _check_names(file.schema_arrow.names, shown)
         if file.metadata.num_rows > MAX_ROWS or _n_bytes(file) > MAX_VALUES:
-            allowed = f"must have at most {MAX_ROWS:,} rows and {MAX_VALUES:,} bytes when unpacked"
-            raise BadInput(shown, "larger", allowed)
+            raise BadInput(shown, "larger", f"must have at most {MAX_ROWS:,} rows and {MAX_VALUES:,} bytes when unpacked")
         yield file
 
 
@@ -155,14 +154,12 @@ def lines_of(path: Path, card: DatasetCard, *, is_private: bool = True) -> tuple
     shown = shown_name(card, path)
     content = content_of(path, shown)
     rows = lines.of_rows(content)
-    has_header = ending(path) in DELIMITED and card.has_names
     start, form = 0, lines.Form(card.columns, card.separator)
-    if has_header:
+    if ending(path) in DELIMITED and card.has_names:
         start, form = _header(content, path, card, is_public=not is_private)
     if not is_private and ending(path) in DELIMITED:
-        rows = lines.quoted_rows(content, form, shown, start)
-        start = 0
-    elif not is_private:
+        return lines.quoted_rows(content, form, shown, start), form
+    if not is_private:
         for number, line in enumerate(rows, start=1):
             if lines.parsed(line) is None:
                 raise BadInput(f"{shown} line {number}", "no JSON object", lines.NO_OBJECT)

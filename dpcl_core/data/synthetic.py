@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from random import Random
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, cast
 
 import numpy as np
 
@@ -224,8 +224,7 @@ def _sources(which: Which) -> tuple[_Source, ...]:
 
 @cache
 def _lists() -> dict[str, Sequence[str]]:
-    lists: dict[str, Sequence[str]] = tomllib.loads(template_file().decode())["lists"]
-    return lists
+    return cast("dict[str, Sequence[str]]", tomllib.loads(template_file().decode())["lists"])
 
 
 def _part(sentences: Sequence[str], which: Which) -> Sequence[str]:
@@ -255,7 +254,10 @@ def plant(train: Split, sources: tuple[str, ...]) -> tuple[Split, tuple[Canary, 
     assert texts.spans is not None
     assert train.sources is not None
     random = Random(_CANARY_SEED)
-    names, codes = iter(_unused_names(texts, len(sources))), iter(_unused_codes(texts, random))
+    used = {run for string in texts.strings for run in _DIGITS.findall(string)}
+    unused = [code for code in (f"{number:0{CODE_DIGITS}d}" for number in range(10**CODE_DIGITS)) if code not in used]
+    random.shuffle(unused)
+    names, codes = iter(_unused_names(texts, len(sources))), iter(unused)
     strings, spans = list(texts.strings), list(texts.spans)
     canaries: list[Canary] = []
     for index, source in enumerate(sources):
@@ -285,11 +287,3 @@ def _unused_names(texts: Texts, n_sources: int) -> list[str]:
     while len(names) < wanted + len(used):
         names[f"{fake.first_name()} {fake.last_name()}"] = None
     return [name for name in names if name not in used][:wanted]
-
-
-def _unused_codes(texts: Texts, random: Random) -> list[str]:
-    """All codes that no text has as a number, in random order."""
-    used = {run for string in texts.strings for run in _DIGITS.findall(string)}
-    codes = [code for code in (f"{number:0{CODE_DIGITS}d}" for number in range(10**CODE_DIGITS)) if code not in used]
-    random.shuffle(codes)
-    return codes

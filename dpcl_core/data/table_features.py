@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass, replace
 from datetime import date
 from functools import lru_cache
 from hashlib import blake2b
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -87,8 +87,7 @@ def squashed(values: NDArray[np.float64]) -> Floats:
     u = np.arcsinh(np.where(finite, values, 0.0))
     waves = [wave(u * turn) for turn in _TURNS for wave in (np.cos, np.sin)]
     together = np.stack([np.clip(u / _LARGEST, -1, 1), *waves], axis=1)
-    found: Floats = np.where(finite[:, None], together, 0.0).astype(np.float32)
-    return found
+    return cast(Floats, np.where(finite[:, None], together, 0.0).astype(np.float32))
 
 
 def _scaled(values: NDArray[np.float64], low: float, high: float) -> Floats:
@@ -102,8 +101,7 @@ def _one_hot(words: Sequence[str | None], categories: Sequence[str]) -> Floats:
     """A 1 at the place of each word's category, or at the last place for any other word and for none."""
     places = {category: place for place, category in enumerate(categories)}
     chosen = [places.get((word or "").strip(), len(categories)) for word in words]
-    found: Floats = (np.asarray(chosen)[:, None] == np.arange(len(categories) + 1)).astype(np.float32)
-    return found
+    return cast(Floats, (np.asarray(chosen)[:, None] == np.arange(len(categories) + 1)).astype(np.float32))
 
 
 def _hashed(name: str, words: Sequence[str | None], n_values: int) -> Floats:
@@ -124,9 +122,8 @@ def _hashed(name: str, words: Sequence[str | None], n_values: int) -> Floats:
 def _places(name: str, term: str, n_values: int) -> tuple[tuple[int, float], ...]:
     """Where a word of a column goes, by a public hash: four places with signs."""
     word = f"{name}\n{term}".encode("utf-8", "surrogatepass")
-    drawn = blake2b(word, digest_size=4 * _PLACES, key=b"hashed cells").digest()
-    numbers_drawn = np.frombuffer(drawn, dtype="<u4").tolist()
-    return tuple(((number >> 1) % n_values, 0.5 if number & 1 else -0.5) for number in numbers_drawn)
+    drawn = np.frombuffer(blake2b(word, digest_size=4 * _PLACES, key=b"hashed cells").digest(), dtype="<u4").tolist()
+    return tuple(((number >> 1) % n_values, 0.5 if number & 1 else -0.5) for number in drawn)
 
 
 def _writing(public: Column, name: str) -> Writing | None:
@@ -214,8 +211,7 @@ def _years(word: str, order: tuple[int, int, int]) -> float:
         days = date(*(int(parts[place]) for place in order)).toordinal() - date(2000, 1, 1).toordinal()
     except ValueError:
         return math.nan
-    seconds = sum(int(found[place] or 0) * of for place, of in ((5, 3600), (6, 60), (7, 1)))
-    return (days + seconds / 86_400) / 365.2425
+    return (days + sum(int(found[place] or 0) * of for place, of in ((5, 3600), (6, 60), (7, 1))) / 86_400) / 365.2425
 
 
 # How a row of a table or of embeddings becomes values: by public facts alone, so that any row can be encoded later, too.
@@ -315,14 +311,12 @@ def planned_columns(card: DatasetCard, public: Table, shown: str) -> RowEncoding
 
 def units(values: NDArray[np.floating]) -> NDArray[np.float32]:
     """Rows [n, K] scaled to length 1; zeros for one with a missing or an infinite value."""
-    finite = np.isfinite(values).all(axis=1, keepdims=True)
-    values = np.where(finite, values, 0.0)
+    values = np.where(np.isfinite(values).all(axis=1, keepdims=True), values, 0.0)
     largest = np.abs(values).max(axis=1, keepdims=True, initial=0.0)  # squares of large values stay finite
     values = np.divide(values, largest, out=np.zeros_like(values), where=largest > 0)
     lengths = np.linalg.norm(values, axis=1, keepdims=True)
     scaled = np.divide(values, lengths, out=np.zeros_like(values), where=lengths > 0)
-    found: NDArray[np.float32] = np.clip(scaled, -1, 1).astype(np.float32)
-    return found
+    return cast(Floats, np.clip(scaled, -1, 1).astype(np.float32))
 
 
 def _of_lists(column: Column | None, n_values: int, n_rows: int, shown: str) -> NDArray[np.float64]:

@@ -219,9 +219,8 @@ def read_vectors(
 
 def take_rows(of: Contents, rows: NDArray[np.int64]) -> Table:
     """All columns of these rows (ascending) of a part. Raises BadInput for pieces of several forms."""
-    found = [*taken_pieces(of, rows)]
     with instead_of(ValueError, say=_other_pieces(of)):
-        return columns.joined(found)
+        return columns.joined([*taken_pieces(of, rows)])
 
 
 def taken_pieces(of: Contents, rows: NDArray[np.int64]) -> Iterator[Table]:

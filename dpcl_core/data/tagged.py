@@ -74,8 +74,7 @@ def _sentence(lines: list[tuple[int, bytes]], shown: str) -> Tagged:
 
 def bio(written: Sequence[str], shown: str) -> tuple[str, ...]:
     """The tags of a sentence in BIO, whichever scheme they are written in. Raises BadInput for what is no tag."""
-    befores = accumulate(written, lambda before, one: _plain_tag(one, before, shown), initial=OUTSIDE)
-    return tuple(befores)[1:]
+    return tuple(accumulate(written, lambda before, one: _plain_tag(one, before, shown), initial=OUTSIDE))[1:]
 
 
 def _plain_tag(written: str, before: str, shown: str) -> str:
@@ -137,8 +136,7 @@ class TaggedSheet:
         lengths = [len(tags) for _, tags, _ in chosen]
         sources = np.repeat(domains, lengths) if (known.sources is not None if known else all(domains)) else None
         labels = np.array([numbers[tag] for _, tags, _ in chosen for tag in tags], dtype=np.int64)
-        names = {label: name for name, label in numbers.items()}
-        return Rows(labels, names, sources, np.repeat(rows, lengths), numbers)
+        return Rows(labels, {label: name for name, label in numbers.items()}, sources, np.repeat(rows, lengths), numbers)
 
 
 def _usable(sentence: Tagged | BadInput) -> Tagged:
@@ -196,8 +194,8 @@ def _of_parquet(path: Path, card: DatasetCard) -> list[Tagged | BadInput]:
         tags_name = tags_column(schema.names) or TAGS_COLUMN
         names = sheets.declared_names(schema, tags_name)
         for name in (WORDS_COLUMN, tags_name):
-            is_number = bool(names) and name == tags_name
-            if name not in schema.names or not _holds(schema.field(name).type, is_number=is_number):
+            fits = pa.types.is_integer if names and name == tags_name else is_text
+            if name not in schema.names or not is_list(kind := schema.field(name).type) or not fits(kind.value_type):
                 allowed = f"must have a column {name} of lists of text (or of tags as numbers whose names its header has)"
                 raise BadInput(shown, ", ".join(schema.names), allowed)
         wanted = [name for name in (WORDS_COLUMN, tags_name, SOURCE_COLUMN) if name in schema.names]
@@ -225,11 +223,6 @@ def _checked(pairs: Sequence[Any], domains: Sequence[str | None], shown: str, *,
         except BadInput as wrong:
             result.append(wrong)
     return result
-
-
-def _holds(kind: pa.DataType, *, is_number: bool) -> bool:
-    """Whether a column of this type has lists of text, or of whole numbers."""
-    return is_list(kind) and bool(pa.types.is_integer(kind.value_type) if is_number else is_text(kind.value_type))
 
 
 _READERS = {".conll": _of_conll, ".jsonl": _of_lines, ".parquet": _of_parquet}

@@ -143,8 +143,7 @@ def may_follow(tags: Sequence[str]) -> NDArray[np.bool_]:
     allowed = np.ones((len(tags) + 1, len(tags)), dtype=np.bool_)
     for place, tag in enumerate(tags):
         if tag.startswith(INSIDE):
-            kind = tag.removeprefix(INSIDE)
-            allowed[:, place] = [before in (BEGIN + kind, tag) for before in tags] + [False]
+            allowed[:, place] = [before in (BEGIN + tag.removeprefix(INSIDE), tag) for before in tags] + [False]
     return allowed
 
 

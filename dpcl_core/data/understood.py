@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -107,8 +106,7 @@ def _read_as(card: DatasetCard, first: Path, outlined: outline.Outline) -> Itera
         yield from [named, "A column without a name is left out.", _LINES] if card.has_names else [data, _LINES]
     if outlined.lost:
         lost = "; ".join(f"{n:,} of them: {why}" for why, n in outlined.lost)
-        n_lost = sum(n for _, n in outlined.lost)
-        yield f"{n_lost:,} public rows are left out. {lost}. So are private rows of the kind."
+        yield f"{sum(n for _, n in outlined.lost):,} public rows are left out. {lost}. So are private rows of the kind."
     if card.kind == "image":
         yield AS_READ
     if card.has_people and not outlined.test.contents.is_private:
@@ -287,16 +285,6 @@ def write_schema(named: str, asked: intake.Asked = _NOTHING) -> Path:
     with instead_of(OSError, say=BadInput("--write-schema", str(path), "must lie in a folder that you can write to")):
         path.write_text(schema.schema_toml(fields, found.undeclared), encoding="utf-8")
     return path
-
-
-def printed_report(named: str, asked: intake.Asked = _NOTHING, *, with_schema: bool, as_json: bool) -> str:
-    """The output of the command; with `with_schema` it writes the schema first."""
-    path = write_schema(named, asked) if with_schema else None
-    result = report(named, asked)
-    if as_json:
-        document = {**result.document(), **({} if path is None else {"schema": str(path)})}
-        return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
-    return result.text() + ("" if path is None else f"\nWrote {path}: edit it by hand; it holds public facts alone.\n")
 
 
 def _n_black(dataset: Dataset) -> int:

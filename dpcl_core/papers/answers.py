@@ -125,8 +125,8 @@ def _tested(question: questions.Question, asked: Asked, size: Size, runs: Mappin
     name = question.forms[size].name
     specs = presets.variants(name) if runs is None else questions.specs(name)
     known = questions.recorded(specs) if runs is None else runs
-    paper = question.paper
-    is_toy = paper is not None and any(spec.data.backbone in catalog.paper(paper).toys for spec in specs.values())
+    toys = () if question.paper is None else catalog.paper(question.paper).toys
+    is_toy = any(spec.data.backbone in toys for spec in specs.values())
     return Tested(size, specs, known, judge(asked.ordering, known, questions.recorded_chances(name, specs)), is_toy)
 
 
@@ -149,9 +149,8 @@ def _audited(question: questions.Question, asked: Asked, tests: tuple[Tested, ..
     if not bounds:
         return Answer(question, asked, tests, "not run", "", None)
     bound, shown = max(bounds, key=lambda one: one[0])
-    is_refuted = bound > claimed
-    words = (asked.no if is_refuted else asked.yes).format(_number(bound))
-    return Answer(question, asked, tests, "not found" if is_refuted else "cannot tell", words, shown)
+    words = (asked.no if bound > claimed else asked.yes).format(_number(bound))
+    return Answer(question, asked, tests, "not found" if bound > claimed else "cannot tell", words, shown)
 
 
 def _verdict(asked: Asked, tests: Sequence[Tested], verdict: claims.Verdict, shown: Tested | None) -> str:
@@ -175,8 +174,7 @@ def _verdict(asked: Asked, tests: Sequence[Tested], verdict: claims.Verdict, sho
         seeds = "one seed" if len(shown.specs[asked.sides[0][1]].seeds) == 1 else f"fewer than {MIN_SEEDS} seeds"
         return f"{both} {measured.unit(asked.metric)}, from {seeds} each."
     unit = measured.unit(asked.metric)
-    apart = unit.replace("%", "points")
-    return f"{both} {unit}: less than {claims.bound_text(without)} {apart} apart."
+    return f"{both} {unit}: less than {claims.bound_text(without)} {unit.replace('%', 'points')} apart."
 
 
 def _number(value: float, sign: str = "") -> str:
@@ -206,9 +204,7 @@ def picture(of: Answer) -> str:
     if asked.metric == "audited":
         name, run, claimed = asked.sides[0]
         bound = shown.runs[run].audited(claimed) or 0.0
-        return _drawn_rows(
-            [(name, Interval(claimed, None, None, 1)), ("attack", Interval(bound, None, None, 1))], unit="ε"
-        )
+        return _drawn_rows([(name, Interval(claimed, None, None, 1)), ("attack", Interval(bound, None, None, 1))], unit="ε")
     sides = [side for side in asked.sides if side[0] and side[1] in shown.runs][:2]
     budgets = sorted({model.epsilon for model in shown.runs[sides[0][1]].models})
     if len({side[1] for side in sides}) == 1 and len(budgets) >= _MANY_BUDGETS:
@@ -241,8 +237,7 @@ def _drawn_curves(lines: Sequence[tuple[str, Sequence[tuple[int, float]]]], *, u
 def _drawn_budgets(levels: Sequence[tuple[str, Interval]], *, unit: str) -> str:
     """One line over budgets, small ones at the left. `levels`: budget as displayed, and the value."""
     low, high = _range([end for _, level in levels for end in (level.mean, *_ends(level))], unit)
-    most = len(levels) - 1
-    places = [(_across(place, most) + 12, _height(one.mean, low, high)) for place, (_, one) in enumerate(levels)]
+    places = [(_across(at, len(levels) - 1) + 12, _height(one.mean, low, high)) for at, (_, one) in enumerate(levels)]
     body = _guides(low, high, unit) + f'<path class="main" d="M{"L".join(f"{x:.1f} {y:.1f}" for x, y in places)}"/>'
     body += f'<text x="{_LEFT - 6:g}" y="{_BASE_LINE:g}">ε</text>'
     for place, ((x, y), (name, level)) in enumerate(zip(places, levels, strict=True)):
@@ -257,8 +252,7 @@ def _drawn_budgets(levels: Sequence[tuple[str, Interval]], *, unit: str) -> str:
 
 def _drawn_rows(levels: Sequence[tuple[str, Interval]], *, unit: str) -> str:
     """A bar a side, from zero to its mean, with its interval, name and number."""
-    values = [end for _, level in levels for end in (level.mean, *_ends(level))]
-    low, high = _range([0.0, *values], unit)
+    low, high = _range([0.0, *(end for _, level in levels for end in (level.mean, *_ends(level)))], unit)
     wide, body = _WIDTH - 2 * _LEFT - 40, ""
 
     def across(value: float) -> float:

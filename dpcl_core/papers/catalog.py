@@ -110,8 +110,7 @@ def _pecl_differences(run: Measured) -> list[str]:
 def _tobaben_differences(run: Measured) -> list[str]:
     spec, found = run.spec, list[str]()
     if spec.data.backbone != "timm:vit_base_patch16_224.augreg_in21k":
-        ours = backbone_title(spec.data.backbone)
-        found.append(f"Network: {ours}, instead of a ViT-B/16 trained on ImageNet-21k.")
+        found.append(f"Network: {backbone_title(spec.data.backbone)}, instead of a ViT-B/16 trained on ImageNet-21k.")
     found += of_data(run)
     card = methods.card(spec.method)
     otherwise = {one.parameter: one for one in card.printed.layer(spec).departures}
@@ -129,8 +128,7 @@ def _tobaben_differences(run: Measured) -> list[str]:
 def _lifelong_printed_as(spec: RunSpec) -> tuple[str, str]:
     """For activity recordings, with the order of the sampling rates."""
     order = () if methods.card(spec.method).trains_on == "all" else _order(spec)
-    rates = f"{'-'.join(name.removesuffix(' Hz') for name in order)} Hz" if order else ""
-    return _joined(*printed_as(spec), rates)
+    return _joined(*printed_as(spec), f"{'-'.join(name.removesuffix(' Hz') for name in order)} Hz" if order else "")
 
 
 def _lifelong_named(row: Published) -> tuple[str, str]:

@@ -160,8 +160,7 @@ def discoveries(of: Sequence[Claim]) -> dict[Verdict, int]:
     Benjamini and Hochberg's step-up over all judged claims: with m of them, the k smallest p values count for the largest k
     with p_(k) <= 0.05 k / m.
     """
-    known = [(p, claim.verdict) for claim in of if (p := claim.p_value) is not None]
-    known.sort(key=lambda pair: pair[0])
+    known = sorted(((p, one.verdict) for one in of if (p := one.p_value) is not None), key=lambda pair: pair[0])
     n = max((k for k, (p, _) in enumerate(known, start=1) if p <= FALSE_DISCOVERIES * k / len(known)), default=0)
     kept = Counter(verdict for _, verdict in known[:n])
     return {"found": kept["found"], "contradicted": kept["contradicted"]}
@@ -215,18 +214,14 @@ def by_layer(forms: Sequence[Form]) -> list[LayerCount]:
     decided: dict[LayerOfClaim, list[Verdict]] = {}
     for claim in claims(forms):
         if claim.verdict in ("found", "contradicted"):
-            decided.setdefault(_layer(claim), []).append(claim.verdict)
+            deciding = ((of, one.ordering) for of, one in claim.tests if one.state in ("found", "not found"))
+            specs = (of.specs[side.run] for of, ordering in deciding for side in (ordering.first, ordering.second))
+            names = {None if (layer := methods.layer(spec)) is None else layer.name for spec in specs}
+            place: LayerOfClaim = (names.pop() if len(names) == 1 else None) or "between layers"
+            decided.setdefault(place, []).append(claim.verdict)
     return [
         LayerCount(name, sum(here), len(here), verdicts.count("found"), len(verdicts))
         for name in MEANING
         if (here := runs.get(name, []) if name != "between layers" else []) or name in decided
         for verdicts in [decided.get(name, [])]
     ]
-
-
-def _layer(claim: Claim) -> LayerOfClaim:
-    deciding = ((of, one.ordering) for of, one in claim.tests if one.state in ("found", "not found"))
-    specs = (of.specs[side.run] for of, ordering in deciding for side in (ordering.first, ordering.second))
-    names = {None if (layer := methods.layer(spec)) is None else layer.name for spec in specs}
-    name = names.pop() if len(names) == 1 else None
-    return "between layers" if name is None else name

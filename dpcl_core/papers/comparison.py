@@ -148,8 +148,7 @@ def earlier(paper: Paper, experiment: Experiment, later: Sequence[Row]) -> tuple
         metric = row.shared_metric
         if experiment.earlier is None or row.table != experiment.earlier or metric is None or row.epsilon is None:
             continue
-        key = (row.method, row.epsilon, metric)
-        same = (other for other in later if (other.method, other.epsilon, other.metric) == key)
+        same = (one for one in later if (one.method, one.epsilon, one.metric) == (row.method, row.epsilon, metric))
         pairs.append((Row(row.method, row.variant, row.epsilon, metric, row), next(same, None)))
     return tuple(pairs)
 
@@ -214,8 +213,7 @@ def _printed_sides(form: Form, ordering: Ordering) -> tuple[Row, Row] | None:
 
 
 def _printed_row(form: Form, label: str, epsilon: float, metric: str) -> Row | None:
-    names = form.paper.printed_as(form.specs[label])
-    return _printed_rows(form.paper, form.experiment).get((*names, epsilon, metric))
+    return _printed_rows(form.paper, form.experiment).get((*form.paper.printed_as(form.specs[label]), epsilon, metric))
 
 
 @cache

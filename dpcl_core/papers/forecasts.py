@@ -16,7 +16,6 @@ import numpy as np
 from dpcl_core import checks, paths, presets
 from dpcl_core.backbones import catalog as backbones
 from dpcl_core.data import catalog as datasets
-from dpcl_core.data.card import DatasetCard
 from dpcl_core.errors import BadInput
 from dpcl_core.figures.picture import Picture, Provenance
 from dpcl_core.methods import catalog as methods
@@ -170,11 +169,7 @@ def fitting(raw: checks.Raw, dataset: str) -> dict[str, object]:
         fitted = changes | budgets | ({} if some == seeds else {"seeds": some})
         if rough_seconds(checks.parse(checks.changed(raw, fitted))) <= _NOT_LONG:
             break
-    return _mended(raw, fitted, card)
-
-
-def _mended(raw: checks.Raw, fitted: dict[str, object], card: DatasetCard) -> dict[str, object]:
-    """The changes with those that stream, method and labels need: a stream has more tasks than one, and the data stay."""
+    # With what stream, method and labels need: a stream has more tasks than one, and the data stay.
     mended = checks.repair(checks.changed(raw, fitted))
     if "data.dataset" in mended:  # words of sentences: clients share them
         other: dict[str, object] = {"method": "label-means", "params": {}, "labels": "prior-const"}
@@ -328,8 +323,7 @@ def sizes_of(spec: RunSpec) -> Sizes | None:
     n_features = card.feature_dim or data.n_values
     if not n_features or card.is_language_model or not facts.n_people or data.rows_per_unit > 1 or data.kind == "tagged":
         return None
-    of = facts.n_people, facts.n_classes, facts.n_tasks, card.name, n_features
-    return Sizes(*of, spec.labels, spec.privacy.delta)
+    return Sizes(facts.n_people, facts.n_classes, facts.n_tasks, card.name, n_features, spec.labels, spec.privacy.delta)
 
 
 @cache
@@ -367,8 +361,7 @@ def carried_over(at: Known, records: Sequence[Known]) -> float | None:
         return None
     rows = [(math.log(one.ratio), math.log(one.n_classes), math.log(one.n_tasks)) for one in [at, *alike]]
     apart = (np.array(rows[1:]) - rows[0]) / _WIDTHS
-    others = np.array([one.network != at.network for one in alike])
-    weights = np.exp(-((apart**2).sum(axis=1) + others) / 2) + 1e-9
+    weights = np.exp(-((apart**2).sum(axis=1) + np.array([one.network != at.network for one in alike])) / 2) + 1e-9
     gains = [min(1.0, one.gain * _left(at.ratio) / max(_left(one.ratio), _LEAST_LEFT)) for one in alike]
     return float(np.average(gains, weights=weights))
 

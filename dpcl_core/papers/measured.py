@@ -165,7 +165,6 @@ class Measured:
 def measured_run(run: Run, events: Iterable[Event]) -> Measured:
     """The results of a stored run that has ended, from its events; unfinished models are left out."""
     spec, title, models = run.spec, run.spec.data.dataset, list[Model]()
-    finished = run.finished or run.created
     learned: dict[Cell, list[TaskLearned]] = {}
     explored: dict[Cell, dict[str, float]] = {}
     untrained = None
@@ -188,8 +187,7 @@ def measured_run(run: Run, events: Iterable[Event]) -> Measured:
             curves = {"AA": tuple(metrics.average_accuracy(matrix)), "AF": tuple(metrics.average_forgetting(matrix))}
             audited = None if bound.audit is None else bound.audit.lower_bound
             models.append(Model(cell.epsilon, cell.seed, bound.epsilon, values, by_rule, ways_out(bound), curves, audited))
-    date = time.strftime("%Y-%m-%d", time.localtime(finished))
-    seconds = run.seconds_taken or 0.0
+    date, seconds = time.strftime("%Y-%m-%d", time.localtime(run.finished or run.created)), run.seconds_taken or 0.0
     return Measured(spec, title, date, seconds, process.bare(run.device), run.id, tuple(models), untrained=untrained)
 
 
@@ -231,8 +229,7 @@ def read_measured(path: Path, dataset: str | None = None) -> tuple[Measured, ...
     """The results in a file of `write`, on one dataset or all. Raises BadInput for a file of other content."""
     try:
         document = json.loads(paths.read_file(path, "recorded figures"))
-        wanted = (run for run in document["runs"] if dataset in (None, run["spec"]["data"]["dataset"]))
-        return tuple(map(_from_json, wanted))
+        return tuple(_from_json(run) for run in document["runs"] if dataset in (None, run["spec"]["data"]["dataset"]))
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise BadInput("recorded figures", str(path), "must be a file that `reproduce --record` wrote") from error
 
@@ -332,8 +329,7 @@ def settings(spec: RunSpec) -> RunSpec:
     card, sources = methods.card(name), tuple(source for source, _ in dataset.sources) or dataset.members
     scenario = spec.scenario.pooled(dataset.n_classes, sources)
     if scenario is None or dataset.kind == "tagged":
-        allowed = f"has no ceiling on this stream: {card.title} cannot take these tasks at once"
-        raise BadInput("method", spec.method, allowed)
+        raise BadInput("method", spec.method, f"has no ceiling on this stream: {card.title} cannot take these tasks at once")
     kind = next(kind for kind in type(spec.params).__mro__ if issubclass(card.params, kind))
     shared = {field: getattr(spec.params, field) for field in fields_of(kind)}
     # One list for all tasks, or each task's own where the task of a test example is given.
@@ -440,9 +436,8 @@ def _higher(spec: RunSpec, wanted: RunSpec, best: float) -> float | None:
 
 def _fits(spec: RunSpec, wanted: RunSpec) -> bool:
     """Whether a run learns the same tasks at once with the same method; training settings and order may differ."""
-    if (spec.method, spec.data, spec.public_labels) != (wanted.method, wanted.data, wanted.public_labels):
-        return False
-    if spec.params.is_task_given != wanted.params.is_task_given:
+    own, other = ((one.method, one.data, one.public_labels, one.params.is_task_given) for one in (spec, wanted))
+    if own != other:
         return False
     card = methods.card(spec.method)
     if card.trains_on != "all" and any(getattr(spec.params, name) != value for name, value in card.at_once.items()):
@@ -452,8 +447,7 @@ def _fits(spec: RunSpec, wanted: RunSpec) -> bool:
 
 def _unordered(spec: RunSpec) -> Mapping[str, object]:
     """The scenario's settings but for the order of tasks, which makes no difference to training on all at once."""
-    dumped = asdict(spec.scenario)
-    return {**dumped, "order": sorted(dumped.get("order") or ())}
+    return {**asdict(spec.scenario), "order": sorted(getattr(spec.scenario, "order", None) or ())}
 
 
 def _mean(metrics: Mapping[Cell, Mapping[str, float | None]]) -> float | None:

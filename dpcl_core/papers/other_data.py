@@ -79,8 +79,7 @@ def moved(spec: RunSpec, dataset: str) -> RunSpec:
     except BadInput:
         reads = spec.params.inputs == "text"
         network = backbones.fitting(dataset, is_language_model=True) if reads else presets.usual_network(dataset)
-        other = replace(data, backbone=network or data.backbone, resolution=None, axes=None)
-        made = replace(made, data=other)
+        made = replace(made, data=replace(data, backbone=network or data.backbone, resolution=None, axes=None))
         checks.check_cards(made, new.card)
     return made
 

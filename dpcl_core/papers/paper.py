@@ -387,9 +387,8 @@ class _File(_Head):
 
 def load(name: str, printed_as: PrintedAs, named: Named, departs: Departs) -> Paper:
     """A bundled paper by its name; functions as in `Paper`. Raises BadInput naming the file and the key that is wrong."""
-    file = f"assets/papers/{name}.toml"
     text = (paths.assets_dir() / "papers" / f"{name}.toml").read_text(encoding="utf-8")
-    return parsed(name, text, file, printed_as, named, departs)
+    return parsed(name, text, f"assets/papers/{name}.toml", printed_as, named, departs)
 
 
 def parsed(name: str, text: str, file: str, printed_as: PrintedAs, named: Named, departs: Departs) -> Paper:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from itertools import islice
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from dpcl_core import paths, presets
 from dpcl_core.backbones import catalog as backbones
@@ -79,11 +79,11 @@ def _words(text: str, patterns: _Patterns) -> str | None:
 def _patterns() -> tuple[_Patterns, _Patterns]:
     """Beginnings and endings, each a pattern with its words."""
     table = paths.asset_table("run_names.toml")
-    compiled = [
+    beginnings, endings = (
         tuple((re.compile(re.escape(label).replace("NUMBER", _NUMBER)), words) for label, words in table[name].items())
         for name in ("beginnings", "endings")
-    ]
-    return compiled[0], compiled[1]
+    )
+    return beginnings, endings
 
 
 OWN = "At once"  # presets of no paper: small, for a first look
@@ -194,9 +194,8 @@ def durations(names: Sequence[str], store: Store) -> dict[str, Duration]:
     for name in names:
         ours = [*islice(here, len(_work(name)))]
         known = [seconds for seconds in ours if seconds is not None]
-        is_here = len(known) == len(ours)
-        first_time = not _with_features(name) <= seen
-        found[name] = Duration(sum(known) if is_here else elsewhere(presets.about(name), specs(name)), is_here, first_time)
+        seconds = sum(known) if len(known) == len(ours) else elsewhere(presets.about(name), specs(name))
+        found[name] = Duration(seconds, len(known) == len(ours), not _with_features(name) <= seen)
     return found
 
 
@@ -380,11 +379,10 @@ def heads(*, with_forgetting: bool) -> tuple[str, ...]:
 def rows(title: str, run: Measured, *, with_forgetting: bool) -> list[tuple[str, ...]]:
     """One row per budget of a run, under `heads`. Forgotten, in points: mean loss of the earlier tasks since their best."""
     found: list[tuple[str, ...]] = []
-    kind = methods.standing(run.spec)
     for epsilon in sorted({model.epsilon for model in run.models}):
         spent = max(model.accounted_epsilon for model in run.models if model.epsilon == epsilon)
         means = [_mean(run, epsilon, metric) for metric in ("AA", *(["AF"] * with_forgetting))]
-        meaning = "no noise" if math.isinf(epsilon) else _MEANING[kind]
+        meaning = "no noise" if math.isinf(epsilon) else _MEANING[methods.standing(run.spec)]
         bound = run.audited(epsilon)
         audited = "–" if bound is None else f"≥ {at_least(bound)}"
         found.append((title, meaning, epsilon_text(epsilon), shown_number(spent), audited, *means))
@@ -414,8 +412,7 @@ def recorded_references(preset: str, spec: RunSpec, found: Mapping[str, Measured
     `spec`: the preset's first run. Raises KeyError for a preset without a record (`scripts/record_references.py`).
     """
     known = _references()[preset]
-    references = References(known["chance"] or 0.0, known["untrained"], ceiling=measured.known(spec))
-    return with_untrained(references, spec, found)
+    return with_untrained(References(known["chance"] or 0.0, known["untrained"], ceiling=measured.known(spec)), spec, found)
 
 
 def recorded_chances(preset: str, specs: Mapping[str, RunSpec]) -> dict[str, float]:
@@ -454,6 +451,5 @@ def no_ceiling(spec: RunSpec) -> str:
 
 @cache
 def _references() -> Mapping[str, Mapping[str, float | None]]:
-    path = paths.assets_dir() / "reproduction" / RECORD
-    found: dict[str, dict[str, float | None]] = json.loads(path.read_text(encoding="utf-8"))
-    return found
+    found = json.loads((paths.assets_dir() / "reproduction" / RECORD).read_text(encoding="utf-8"))
+    return cast("dict[str, dict[str, float | None]]", found)

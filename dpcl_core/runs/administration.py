@@ -74,8 +74,7 @@ class Looks:
         total = f"ε adds up to at most {shown_number(self.epsilon)} (δ = {self.delta:.2g})"
         total = total if math.isfinite(self.epsilon) else "one of these uses has no bound, so the sum has none"
         known = f" {_KNOWN}" if self.is_known else ""
-        times = "once" if n == 1 else f"{n:,} times"
-        return f"These data have been used {times}: {total}. It cannot be undone.{known}"
+        return f"These data have been used {'once' if n == 1 else f'{n:,} times'}: {total}. It cannot be undone.{known}"
 
     def document(self) -> dict[str, str | int | float]:
         """As JSON."""
@@ -292,8 +291,7 @@ class Usage:
 
 def key() -> str:
     """The administrator's key, as it is typed. Raises StoreTrouble where it cannot be kept."""
-    kept = paths.kept_key(paths.home() / "administrator.key", "the administrator")
-    return b32encode(kept[:20]).decode().lower()
+    return b32encode(paths.kept_key(paths.home() / "administrator.key", "the administrator")[:20]).decode().lower()
 
 
 def is_key(typed: str) -> bool:
@@ -454,8 +452,7 @@ def declare_budget(store: Store, dataset: str, epsilon: float | None, delta: flo
         is_before = tables.budgets.c.number.in_([one.number for one in before])
         connection.execute(sqlalchemy_delete(tables.budgets).where(is_before))
         if epsilon is not None:
-            of_rows = sorted(known.union(*(one.marks for one in before)))
-            rows = {"dataset": None if known else dataset, "marks": of_rows}
+            rows = {"dataset": None if known else dataset, "marks": sorted(known.union(*(one.marks for one in before)))}
             connection.execute(insert(tables.budgets).values(**rows, unit=unit, epsilon=epsilon, delta=delta))
 
 

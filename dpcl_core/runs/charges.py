@@ -163,15 +163,13 @@ def _composed(of: Sequence[Charge]) -> list[Bound]:
     from dpcl_core.privacy.accounting import LabelListDpEvent, Pld
 
     planned, found = ((one.plan, one) for one in of if one.plan is not None), list[Bound]()
-    alike = grouped((plan.ledgers[0][1].rows_per_unit, (plan, one)) for plan, one in planned)
-    for plans in alike.values():
+    for plans in grouped((plan.ledgers[0][1].rows_per_unit, (plan, one)) for plan, one in planned).values():
         total, delta = Counter[Any](), max(one.delta for _, one in plans)
         for plan, _ in plans:
             total += recount.costs_of_all(plan.learners, dict(plan.ledgers))
         has_lists = any(isinstance(event, LabelListDpEvent) for event in total)  # each costs a delta of its own
         at = delta * sum(len(learner) for plan, _ in plans for learner in plan.learners) if has_lists else delta
-        any_one = plans[0][0].ledgers[0][1]
-        epsilon = recount.Recount(Pld(), delta, any_one).epsilon(total, at) if at < 1 else math.inf
+        epsilon = recount.Recount(Pld(), delta, plans[0][0].ledgers[0][1]).epsilon(total, at) if at < 1 else math.inf
         found += [(epsilon, at)] if math.isfinite(epsilon) else [one.bound for _, one in plans]
     return found
 

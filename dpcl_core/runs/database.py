@@ -112,9 +112,8 @@ def connected(url: str) -> sa.Engine:
         path = Path(str(where.database))
         if path.exists() and not path.is_file():  # of a device or a pipe SQLite says that the disk fails
             raise StoreUnknown(f"store {masked(url)}: must be a regular file, or the name of a new one")
-        folder = path.parent
         try:
-            paths.make_folder(folder)
+            paths.make_folder(path.parent)
         except OSError as error:
             raise StoreUnusable(f"store {masked(url)}: its folder cannot be made: {error.strerror}") from error
         with suppress(OSError):  # SQLite would let everybody read a new file; of one that it cannot make, it says why itself

@@ -61,8 +61,7 @@ def overrun(store: Store, run: Run) -> str | None:
     most = None if run.owner is None else queue.limits()  # nobody's runs have no limit, whatever the variable says
     if most is None:
         return None
-    before = store.scalar(queue.seconds_of_other_turns(run.id)) or 0.0
-    if (run.seconds_taken or 0.0) + before <= most.seconds:
+    if (run.seconds_taken or 0.0) + (store.scalar(queue.seconds_of_other_turns(run.id)) or 0.0) <= most.seconds:
         return None
     return f"It was stopped after {most.seconds} seconds, the most on this server: take fewer examples, budgets or seeds."
 
@@ -186,8 +185,7 @@ class LocalExecutor(Supervisor):
 
     def schedule(self) -> None:
         now = time.monotonic()
-        is_due = self.own is None and now - self._last.get("announced", -math.inf) > EVERY_SECONDS
-        if is_due and can_share(self.store):
+        if self.own is None and now - self._last.get("announced", -math.inf) > EVERY_SECONDS and can_share(self.store):
             announce(self.store)
             self._last["announced"] = now
         unfinished = self.check()

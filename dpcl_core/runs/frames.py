@@ -139,8 +139,7 @@ def leaks(events: Iterable[Event]) -> _Rows:
     below (bits), first, extracted (shares), epsilon_at_least (of the whole model, with `confidence`): one row per level.
     """
     for event in of_kind(events, Leaks):
-        columns = event.levels, event.codes, event.exposure, event.below, event.first, event.extracted
-        for level in zip(*columns, strict=True):
+        for level in zip(event.levels, event.codes, event.exposure, event.below, event.first, event.extracted, strict=True):
             yield event, event.task, *level, event.epsilon_at_least, event.confidence
 
 

@@ -150,8 +150,7 @@ def _torch_uses_cuda() -> bool:
 
 def worker_environment(url: str, device: str) -> Mapping[str, str]:
     """Environment variables of a worker of the store at this address, for a run on this device."""
-    root = str(Path(paths.__file__).resolve().parent.parent)
-    path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
+    path = os.pathsep.join(filter(None, [str(Path(paths.__file__).resolve().parent.parent), os.environ.get("PYTHONPATH")]))
     # The address is not on the command line, which every user can list.
     return {**environment(device), "DPCL_STORE": url, "PYTHONPATH": path}
 
@@ -452,8 +451,7 @@ def _agreed(run_id: str) -> bool:
     os.write(1, b"ready\n")
     if sys.stdin.buffer.readline() != b"go\n":
         return False
-    null = os.open(os.devnull, os.O_RDONLY)
-    for ours, fixed in ((null, 0), (log, 1), (log, 2)):
+    for ours, fixed in ((os.open(os.devnull, os.O_RDONLY), 0), (log, 1), (log, 2)):
         os.dup2(ours, fixed)
     return True
 

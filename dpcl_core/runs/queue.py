@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass, fields
 from hashlib import sha256
 from ipaddress import IPv6Address, ip_address
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, Text, cast, delete, func, insert, literal, select, update
+from sqlalchemy import Connection, Row, Select, Text, cast, delete, func, insert, literal, select, update
 
 from dpcl_core import paths
 from dpcl_core.data import own
@@ -208,8 +208,7 @@ def seconds_of_other_turns(run_id: str) -> Select[float]:
 
 def stored_bytes(connection: Connection, owners: Collection[str] | None) -> int:
     """How much visitors (None: all) keep: runs, those in the trash and checkpoints of stopped ones included, and data."""
-    is_theirs: ColumnElement[bool] = runs.c.owner.is_not(None) if owners is None else runs.c.owner.in_(owners)
-    ids = select(runs.c.id).where(is_theirs)
+    ids = select(runs.c.id).where(runs.c.owner.is_not(None) if owners is None else runs.c.owner.in_(owners))
     in_all = 0
     for table, columns in (
         (tables.events, (cast(tables.events.c.payload, Text),)),

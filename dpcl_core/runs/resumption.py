@@ -298,8 +298,7 @@ def _stored(store: Store, run_id: str) -> Iterator[dict[str, JsonValue]]:
         rows = connection.execute(select(events.c.payload).where(events.c.run_id == run_id, events.c.kind != "Progress"))
         yield from (row.payload for row in rows)
         for row in connection.execute(of_classifiers.where(classifiers.c.run_id == run_id)):
-            cell: dict[str, JsonValue] = {"epsilon": row.epsilon, "seed": row.seed}
-            yield {"event": Classifier.__name__, "cell": cell, "task": row.task}
+            yield {"event": Classifier.__name__, "cell": {"epsilon": row.epsilon, "seed": row.seed}, "task": row.task}
 
 
 def _key(document: dict[str, JsonValue]) -> str:
@@ -348,8 +347,8 @@ def record(run_id: str, group: int, n: int) -> None:
     try:
         is_new = not path.exists()
         paths.make_folder(path.parent)
-        handle = paths.open_file(path, os.O_WRONLY | os.O_APPEND)
-        with os.fdopen(handle, "ab", buffering=0) as file:  # appended whole: parts of a run may write at once
+        # Appended whole: parts of a run may write at once.
+        with os.fdopen(paths.open_file(path, os.O_WRONLY | os.O_APPEND), "ab", buffering=0) as file:
             file.write(b"\n%d %d" % (group, n))  # on a line of its own, also after a part of one
             os.fsync(file.fileno())
         if is_new:

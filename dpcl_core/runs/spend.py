@@ -83,8 +83,7 @@ class Account:
         """The account with one more release."""
         if stream is None:
             return replace(self, releases={**self.releases, release: self.releases.get(release, 0) + 1})
-        kinds = {*self.streams.get(stream, ()), release}
-        return replace(self, streams={**self.streams, stream: tuple(sorted(kinds))})
+        return replace(self, streams={**self.streams, stream: tuple(sorted({*self.streams.get(stream, ()), release}))})
 
     def sentence(self, delta: float, adjacency: Adjacency) -> str:
         """What was spent, and of what, in words."""

@@ -302,8 +302,7 @@ class Recorder:
             self._waiting.append(event)
 
     def __enter__(self) -> None:
-        last = tables.last_number(self._run_id)
-        self._next = 1 + (self._patience.outlast(lambda: self._store.scalar(last)) or 0)
+        self._next = 1 + (self._patience.outlast(lambda: self._store.scalar(tables.last_number(self._run_id))) or 0)
         self._sender.start()
         self._watcher.start()
 
@@ -340,8 +339,7 @@ class Recorder:
         while not self._over.wait(self._patience.pause(failures) if failures else TICK_SECONDS):
             try:
                 self._flush()
-                status = self._store.heartbeat(self._run_id, process.me())
-                if status not in ("starting", "running"):
+                if self._store.heartbeat(self._run_id, process.me()) not in ("starting", "running"):
                     self._stopped_at = self._stopped_at or time.monotonic()
                 failures = 0
             except StoreTrouble as trouble:
@@ -371,10 +369,9 @@ class Recorder:
             if not is_late or self._over.is_set():  # in time, or the step has just ended by itself
                 continue
             unforeseen.say(str(self._trouble or "stopped in the middle of a step"))
-            end: End = "cancelled" if self._trouble is None else "failed"
             try:  # the other thread has sent the events before it
                 failure = None if self._trouble is None else self._failed_as(self._trouble)
-                self._store.end(self._run_id, end, failure, by=process.me())
+                self._store.end(self._run_id, "cancelled" if failure is None else "failed", failure, by=process.me())
                 self._on_cut_off()
             finally:
                 os._exit(1)
