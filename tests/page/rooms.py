@@ -48,7 +48,7 @@ class Told:
             self.note(report, "collect")
 
 pytest.main(["-qq", "--capture=sys", "--continue-on-collection-errors", "--import-mode=importlib", "--tb=short", "-m",
-    "not slow and not browser", "--ignore=tests/data/test_real_data.py",
+    "not slow and not browser",
     *(f"-p no:{name}" for name in "cacheprovider logging faulthandler threadexception".split()),
     *(f"tests/{room}" for room in ROOMS)], plugins=[Told()])
 result = json.dumps(Told.found)
