@@ -16,7 +16,7 @@ from dpcl_core.backbones import catalog as backbones
 from dpcl_core.data import catalog as datasets
 from dpcl_core.data.card import DatasetCard
 from dpcl_core.errors import BadInput, DataMissing
-from dpcl_core.fields import in_toml
+from dpcl_core.fields import flat, in_toml
 from dpcl_core.machine import lacking, memory_bytes
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.given_lists import for_training
@@ -402,10 +402,7 @@ def to_toml(spec: RunSpec) -> str:
 
 def command_line(spec: RunSpec, command: Literal["run", "audit"] = "run") -> str:
     """The exact command that runs this spec, or audits its method, independent of defaults."""
-    flat: dict[str, object] = {}
-    for key, value in asdict(spec).items():
-        flat |= {f"{key}.{inner}": v for inner, v in value.items()} if isinstance(value, dict) else {key: value}
-    return f"python -m dpcl_core {command} {as_sets(flat)}"
+    return f"python -m dpcl_core {command} {as_sets(flat(asdict(spec)))}"
 
 
 def as_sets(values: Mapping[str, object]) -> str:

@@ -273,6 +273,14 @@ def _boolean(given: Any) -> bool:
 _BASIC: Mapping[Kind, Callable[[Any], Any]] = {"integer": _integer, "number": _number, "boolean": _boolean, "text": _text}
 
 
+def flat(tables: Mapping[str, object]) -> dict[str, object]:
+    """Settings by the names that files and commands have for them: `privacy.delta`."""
+    found: dict[str, object] = {}
+    for key, value in tables.items():
+        found |= {f"{key}.{name}": one for name, one in value.items()} if isinstance(value, Mapping) else {key: value}
+    return found
+
+
 def in_json(value: object) -> str:
     """Settings, a table, a list or a value as JSON in the very letters of pydantic: digests of settings are of these."""
     if is_dataclass(value):

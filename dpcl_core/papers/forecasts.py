@@ -17,6 +17,7 @@ from dpcl_core import checks, paths, presets
 from dpcl_core.backbones import catalog as backbones
 from dpcl_core.data import catalog as datasets
 from dpcl_core.errors import BadInput
+from dpcl_core.fields import flat
 from dpcl_core.figures.picture import Picture, Provenance
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.method import PublicSizes, of_spec
@@ -199,10 +200,7 @@ def _differing(one: Mapping[str, object], other: Mapping[str, object]) -> Iterat
 
 
 def _flat(spec: RunSpec) -> dict[str, object]:
-    flat: dict[str, object] = {}
-    for key, value in spec.jsonable().items():
-        flat |= {f"{key}.{name}": one for name, one in value.items()} if isinstance(value, Mapping) else {key: value}
-    return {key: value for key, value in flat.items() if key not in _OF_NO_CURVE}
+    return {key: value for key, value in flat(spec.jsonable()).items() if key not in _OF_NO_CURVE}
 
 
 @cache

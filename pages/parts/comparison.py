@@ -14,6 +14,7 @@ import streamlit as st
 from dpcl_core.data.catalog import called
 from dpcl_core.errors import BadInput
 from dpcl_core.events import References
+from dpcl_core.fields import flat
 from dpcl_core.figures import curves, statistics, tradeoff
 from dpcl_core.figures.picture import Provenance, epsilon_label, epsilons_text
 from dpcl_core.methods import catalog as methods
@@ -129,15 +130,15 @@ def shared_references(references: Sequence[References]) -> References | None:
 
 def differences(specs: Mapping[str, RunSpec]) -> tuple[list[dict[str, str]], int]:
     """One row per differing setting, named as on Train, with a column per run; and the number of equal settings."""
-    flat = {name: _flat(spec) for name, spec in specs.items()}
-    rows, keys = [], list(dict.fromkeys(key for settings in flat.values() for key in settings))
+    known = {name: flat(asdict(spec)) for name, spec in specs.items()}
+    rows, keys = [], list(dict.fromkeys(key for settings in known.values() for key in settings))
     for key in keys:
-        if len({settings.get(key, _NO_SETTING) for settings in flat.values()}) == 1:
+        if len({settings.get(key, _NO_SETTING) for settings in known.values()}) == 1:
             continue
-        owner = next(specs[name] for name, settings in flat.items() if key in settings)
-        values = (_shown(key, settings.get(key, _NO_SETTING), specs[name]) for name, settings in flat.items())
+        owner = next(specs[name] for name, settings in known.items() if key in settings)
+        values = (_shown(key, settings.get(key, _NO_SETTING), specs[name]) for name, settings in known.items())
         title = parts_fields.title(key, owner.method, owner.scenario.kind)
-        rows.append({"setting": title} | dict(zip(flat, values, strict=True)))
+        rows.append({"setting": title} | dict(zip(known, values, strict=True)))
     return rows, len(keys) - len(rows)
 
 
@@ -150,14 +151,6 @@ def what_differs(specs: Mapping[str, RunSpec]) -> str | None:
     parts = [f"{row['setting']} ({' / '.join(row[run] for run in specs)})" for row in rows[:_MAX_LISTED]]
     more = f" and {len(rows) - _MAX_LISTED} more" if len(rows) > _MAX_LISTED else ""
     return f"They differ in: {'; '.join(parts)}{more}."
-
-
-def _flat(spec: RunSpec) -> dict[str, object]:
-    """The settings by the name that files and commands have for them."""
-    flat: dict[str, object] = {}
-    for key, value in asdict(spec).items():
-        flat |= {f"{key}.{name}": inner for name, inner in value.items()} if isinstance(value, Mapping) else {key: value}
-    return flat
 
 
 def _shown(key: str, value: object, spec: RunSpec) -> str:
