@@ -19,14 +19,8 @@ from dpcl_core.runs import process
 from dpcl_core.runs.shards import Set
 from pages.parts import fields, figure_card, layout, link, run_panel, state, status_line, text, train_form
 from pages.parts import questions as parts_questions
-from pages.parts.text import plain
+from pages.parts.text import WORDS, plain
 
-HELP = """A card shows what the runs of a question say. Its picture and verdict come from recorded runs, or from yours where
-they have finished here. **Start** queues all runs of a question as one entry, the cheapest first; **Stop** ends the
-whole. What is compared, and the number of seeds, were fixed beforehand. **The paper** shows its numbers (hollow) beside ours
-(filled), and which of its claims come out: found or contradicted only if a 95 % interval of paired differences decides."""
-_MORE = """The number of seeds was fixed beforehand. Whoever adds some because nothing was decided, and looks again, decides
-more often by chance than 1 time in 20: say so where you report it."""
 VIEWS = {"answer": "Answer", "paper": "The paper"}
 _KEYS = parts_questions.FILTERS
 CODEC = link.Codec(
@@ -68,7 +62,7 @@ def page() -> None:
         else:
             _answer(view, name)
         view.commit({"question": name, **kept, "view": shown, "metric": metric}, CODEC)
-    layout.actions(place, is_shared=True, help_text=HELP)
+    layout.actions(place, is_shared=True, help_text=WORDS["questions"]["help"])
 
 
 def _asked(view: state.View) -> str | None:
@@ -173,7 +167,7 @@ def _verdict(question: questions.Question, name: str, *, can_start: bool) -> Non
         if more and parts_questions.lacking(name) is None:
             label = f"Two more seeds: {status_line.about(sum(map(forecasts.rough_seconds, more.values())))}"
             press = run_panel.attempt(lambda: parts_questions.add_seeds(name, more))
-            st.button(label, key="more-seeds", on_click=press, disabled=not can_start, help=_MORE)
+            st.button(label, key="more-seeds", on_click=press, disabled=not can_start, help=WORDS["questions"]["more_seeds"])
 
 
 def _instead(view: state.View, name: str, missing: DataMissing) -> None:

@@ -17,11 +17,8 @@ from dpcl_core.runs.shards import Sets
 from dpcl_core.spec import RunSpec
 from pages.parts import layout, link, pecl_claim, run_panel, settings_form, start_box, state, train_form, tuning_panel
 from pages.parts.fields import linked_run
-from pages.parts.text import plain
+from pages.parts.text import WORDS, plain
 
-HELP = """Choose what to learn and under which privacy budget, then press **Start**. Each pair of ε and seed is a separate
-model; curves show the mean over seeds and, from three seeds on, a 95 % interval. The run continues when you close this page,
-and the link shows it again. The ε beside a run comes from its ledger, never from the form."""
 _USUAL: Mapping[str, object] = {"focus": None, "rule": None}
 _LEFT = "train-left-run"  # session key: the run that the form was changed away from
 
@@ -67,7 +64,7 @@ def page() -> None:
     spec_codec = train_form.codec(str(values["method"]), str(values["scenario"]))
     kept = {"run": None if run is None else run.id, "study": study_id, "question": view["question"]}
     view.commit({**values, **kept, **display}, spec_codec)
-    layout.actions(place, is_shared=True, help_text=HELP, view=view)
+    layout.actions(place, is_shared=True, help_text=WORDS["train"]["help"], view=view)
     state.expect_run(str(values["method"]), device)
 
 
