@@ -234,12 +234,14 @@ def one_of(title: str, options: Sequence[T], view: state.View, name: str, shown:
     return select(view, name, title, {option: shown(option) for option in options}, key=key)
 
 
+def named(run_id: str | None, name: str) -> str:
+    """A run's name with the beginning of its id, because a select box cannot tell equal names apart."""
+    return f"{name} ({str(run_id)[:6]})"
+
+
 @st.cache_data(ttl=3, show_spinner=False)
 def runs(where: tuple[str, str, str], linked: str | None, of: Literal["clients", "texts"]) -> dict[str, str]:
-    """Names by id of the newest started runs on clients' data, or that train a language model, and of the linked run.
-
-    Each name contains the id, because a select box cannot tell equal names apart.
-    """
+    """Names by id of the newest started runs on clients' data, or that train a language model, and of the linked run."""
     language = {name for name, card in methods.CARDS.items() if card.params().inputs == "text"}
 
     store = state.store()
@@ -249,7 +251,7 @@ def runs(where: tuple[str, str, str], linked: str | None, of: Literal["clients",
     )  # fmt: skip
     if linked not in {run.id for run in found}:  # of another kind, or older than all that are offered
         found += store.list_runs(1, states=_STARTED, only=lambda run: run.id == linked)
-    return {run.id: f"{run.name} ({run.status}, {run.id[:4]})" for run in found if run.readable_spec is not None}
+    return {run.id: f"{named(run.id, run.name)}, {run.status}" for run in found if run.readable_spec is not None}
 
 
 # Uploads that the framework holds in memory: anybody may send them, whether or not a page asks for a file.
