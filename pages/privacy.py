@@ -107,8 +107,8 @@ def _statement(view: state.View, result: Result) -> tuple[dict[str, object], Gua
     """Draws the choice of a run and an ε, and its statement and ledger; returns the link values and the guarantee."""
     guarantees = result.guarantees
     runs: dict[str | None, str] = {None: "Example: digits, five tasks"}
-    runs |= {run.id: fields.named(run.id, run.name) for run in state.store().list_runs(200, states=("finished",))}
-    runs.setdefault(result.run_id, fields.named(result.run_id, result.name))
+    runs |= {run.id: run.name for run in state.store().list_runs(200, states=("finished",))}
+    runs.setdefault(result.run_id, result.name)
     budgets = sorted(guarantees)
     with st.container(key="privacy-choice", horizontal=True, vertical_alignment="bottom", gap="small"):
         run = fields.select(view, "run", "Statement of", runs, width=340)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import Field, dataclass, replace
 from functools import cache
@@ -177,14 +178,20 @@ _OFFERED = 200  # runs in a select box at most
 _STARTED = tuple(status for status in get_args(Status) if status != "queued")
 
 
+def told_apart(titles: Mapping[T, str]) -> dict[T, str]:
+    """The titles, equal ones with the names of their options: a select box cannot tell options of one title apart."""
+    counts = Counter(titles.values())
+    return {option: title if counts[title] == 1 else f"{title} ({option})" for option, title in titles.items()}
+
+
 def choice(title: str, titles: Mapping[T, str], start: object, draw: Callable[..., Any] = st.selectbox, **looks: Any) -> T:
     """The option chosen in a select box, which starts from `start`, or from the first option where that is none.
 
     `titles`: the options and their titles. `draw`: another widget of the same kind. `looks`: what else it takes.
     """
-    options = list(titles)
+    options, shown = list(titles), told_apart(titles)
     index = options.index(cast(T, start)) if start in titles else 0
-    chosen: T = draw(title, options, index, format_func=titles.__getitem__, **looks)
+    chosen: T = draw(title, options, index, format_func=shown.__getitem__, **looks)
     return chosen
 
 
@@ -234,11 +241,6 @@ def one_of(title: str, options: Sequence[T], view: state.View, name: str, shown:
     return select(view, name, title, {option: shown(option) for option in options}, key=key)
 
 
-def named(run_id: str | None, name: str) -> str:
-    """A run's name with the beginning of its id, because a select box cannot tell equal names apart."""
-    return f"{name} ({str(run_id)[:6]})"
-
-
 @st.cache_data(ttl=3, show_spinner=False)
 def runs(where: tuple[str, str, str], linked: str | None, of: Literal["clients", "texts"]) -> dict[str, str]:
     """Names by id of the newest started runs on clients' data, or that train a language model, and of the linked run."""
@@ -251,7 +253,7 @@ def runs(where: tuple[str, str, str], linked: str | None, of: Literal["clients",
     )  # fmt: skip
     if linked not in {run.id for run in found}:  # of another kind, or older than all that are offered
         found += store.list_runs(1, states=_STARTED, only=lambda run: run.id == linked)
-    return {run.id: f"{named(run.id, run.name)}, {run.status}" for run in found if run.readable_spec is not None}
+    return {run.id: f"{run.name} ({run.status}, {run.id[:4]})" for run in found if run.readable_spec is not None}
 
 
 # Uploads that the framework holds in memory: anybody may send them, whether or not a page asks for a file.

@@ -122,11 +122,11 @@ def _read(result: Result) -> Source | None:
 def _controls(view: state.View, source: Source | None) -> dict[str, object]:
     shown, names = None if source is None else source.key, _finished(state.where())
     titles: dict[str | None, str] = {None: "Handwritten digits (exact)"}
-    titles |= {run: f"{fields.named(run, name)}, looked up" for run, name in names.items()}
+    titles |= {run: f"{name} (looked up)" for run, name in names.items()}
     if shown is not None:
-        titles.setdefault(shown, f"{shown}, looked up")
-    run = st.selectbox(
-        "Data", list(titles), list(titles).index(shown), format_func=titles.__getitem__, key=view.key("run"),
+        titles.setdefault(shown, f"{shown} (looked up)")
+    run = fields.choice(
+        "Data", titles, shown, key=view.key("run"),
         help="The bundled digits at any ε, or a finished run of the cosine classifier at the ε it was trained with.",
     )  # fmt: skip
     labels, tasks = str(view["labels"]), str(view["tasks"])

@@ -23,7 +23,7 @@ from dpcl_core.runs.audits import Audit, Audits, Studies, Study, refusal
 from dpcl_core.runs.run import Run, seconds_left
 from dpcl_core.spec import RunSpec
 from dpcl_core.tuning import search, settings
-from pages.parts import claim_calculator, figure_card, layout, link, run_panel, state, status_line, text, train_form
+from pages.parts import claim_calculator, fields, figure_card, layout, link, run_panel, state, status_line, text, train_form
 from pages.parts.text import capital, plain
 
 ANCHOR = "tuning"
@@ -190,10 +190,11 @@ def form(view: state.View, values: Mapping[str, object], spec: RunSpec | None, d
         if not (studies := {study.id: study for study in Studies(state.store()).newest()}):
             return
         shown = cast("str | None", view["study"])
+        titles = fields.told_apart({name: title(study) for name, study in studies.items()})
         options = list(studies) if shown is None or shown in studies else [shown, *studies]
         picked = st.selectbox(
             "Tunings so far", options, index=options.index(shown) if shown is not None else None, placeholder="Show one …",
-            format_func=lambda name: title(studies[name]) if name in studies else name, key=view.key("earlier"),
+            format_func=lambda name: titles.get(name, name), key=view.key("earlier"),
         )  # fmt: skip
         if picked != shown:
             _show(values, picked)

@@ -42,6 +42,12 @@ class Nested(Settings):
     inner: dict[str, int]
 
 
+def test_options_of_one_title_are_told_apart_by_their_names() -> None:
+    """Two runs, tunings or folders of own data may have one title; a browser gives back a title, not a place."""
+    found = fields.told_apart({"own:a": "Visits", "own:b": "Visits", "digits": "Digits", None: "None"})
+    assert found == {"own:a": "Visits (own:a)", "own:b": "Visits (own:b)", "digits": "Digits", None: "None"}
+
+
 def test_bounds_help_and_sorts_are_read_from_the_model_and_what_has_no_widget_is_refused_by_name() -> None:
     found = {one.name: one for one in fields.settings(Odd)}
     assert {name: (one.sort, one.low, one.high, one.is_optional) for name, one in found.items()} == {
