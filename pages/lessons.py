@@ -68,10 +68,10 @@ def page() -> None:
     notices, n_steps = list(view.read.notices), len(text.load(linked).steps)
     if (cast("int | None", view["step"]) or 1) > n_steps:
         notices.append(f"The link asks for step {view['step']}; this lesson has {n_steps}. Showing the last one.")
-    place = layout.heading("Lessons", "What does privacy do? Predict, do, see, explain.", notices=notices)
+    place = layout.heading("Lessons", text.PUBLIC, notices=notices)
     if opened == "edges":
         view.commit(view.read.values, CODEC)  # the lessons stay where they were
-        # A card for each pitfall. `view`: the page's, which leads to the lesson that teaches it.
+        # A fold for each pitfall. `view`: the page's, which leads to the lesson that teaches it.
         columns, edges = st.columns(2), text.edges()
         for number, edge in enumerate(edges, start=1):
             with columns[number > (len(edges) + 1) // 2]:
@@ -101,16 +101,13 @@ def _lessons(view: View, linked: str) -> None:
             lesson_stage.strip(lesson.steps[state.progress.step])
     view.commit(state.values(), CODEC)
     with side:
-        # The list of steps with their ticks; a press goes to a step.
+        # The list of open steps with their ticks; a press goes to a step.
         with st.container(key="lesson-steps", gap=None):
             st.markdown(f"**Steps**, {len(state.progress.done)} of {state.n_steps} done")
-            for place, step in enumerate(lesson.steps):
+            for place, step in enumerate(lesson.steps[: state.last_open + 1]):
                 label = f"{'✓' if place in state.progress.done else '○'} {place + 1}. {step.title}"
                 label = f"**{label} (here)**" if place == state.progress.step else label
-                st.button(
-                    label, key=f"lesson-go-{place}", type="tertiary", on_click=state.go, args=(place,),
-                    disabled=place > state.last_open,
-                )  # fmt: skip
+                st.button(label, key=f"lesson-go-{place}", type="tertiary", on_click=state.go, args=(place,))
             layout.arrow("about", "Glossary")
         if not view["alone"]:
             _teacher(state, lesson)
@@ -267,7 +264,7 @@ def _predicted(state: _State, stage: lesson_stage.Stage) -> bool:
             key=stage.key("predict"), disabled=state.is_done and place in predictions,
         )  # fmt: skip
         if choice is None:
-            st.caption("Choose an answer to continue; it may be wrong.")
+            st.caption("Choose an answer: it may be wrong.")
             return False
     predictions[place] = choice
     return True
@@ -301,8 +298,7 @@ def _teacher(state: _State, lesson: Lesson) -> None:
 
 def _edge(view: View, number: int, edge: text.Edge) -> None:
     key = f"edge:{edge.key}"
-    with layout.card(f"edge-{edge.key}"):
-        st.header(f"{number}. {edge.title}", anchor=False)
+    with st.expander(f"{number}. {edge.title}"):
         layout.markdown(edge.wrong)
         st.markdown(f"**Here:** {edge.prevented} :small[`{edge.where}`]")
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):

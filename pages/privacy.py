@@ -119,6 +119,7 @@ def _statement(view: state.View, result: Result) -> tuple[dict[str, object], Gua
     pecl_claim.looks(result.spec.data.dataset)
     words = statement.guarantee_words(guarantees[chosen])
     with st.expander("What is covered, what is not, what is assumed"):
+        st.markdown(statement.exact_odds(guarantees[chosen].advantage, guarantees[chosen].hits))
         covered = (("Covered", words.covered), ("Not covered", words.not_covered))
         for title, items in (*covered, ("Assumed", words.assumptions), ("To know", words.caveats)):
             if items:
@@ -145,7 +146,6 @@ def _statement(view: state.View, result: Result) -> tuple[dict[str, object], Gua
         with layout.card("ledger-table"):
             st.markdown(f"**What the ledger holds** at δ = {given.delta:g}, {plain(given.adjacency.partition(':')[0])}")
             layout.draw_table(("entry", "ε at most"), [*rows, total])
-            st.caption(f"Requested in the form: {epsilon_label(chosen)}.")
         _own_cost(result, chosen)
         if (question := claim_calculator.accountants_of_run(result.spec, chosen)) is not None:
             with layout.card("accountants", "**One training, three accountants**"):
@@ -170,7 +170,9 @@ def _own_cost(result: Result, chosen: float) -> None:
     ledger = next((one.ledger for one in of_kind(result.events, CellFinished) if one.cell.epsilon == chosen), None)
     if ledger is None or result.started is None or math.isinf(chosen) or own_cost.refusal(result.spec, ledger) is not None:
         return
-    with layout.card("own-cost", f"**What did it cost me?** at ε = {chosen:g}"):
+    if (box := layout.folded(f"What did it cost me? At ε = {chosen:g}", "own-cost")) is None:
+        return
+    with box:
         if result.spec.method == own_cost.BY_CLIENT:
             st.markdown(WORDS["own_cost"]["by_client"])
             st.code(f"dpcl runs {result.run_id} --person 1", language=None)

@@ -192,8 +192,7 @@ def _shown(view: state.View, values: train_form.Values, result: Result, run: Run
             if first_audit is None:
                 tuning_panel.audit_panel(run)
         if result.accuracy.empty:
-            run_panel.bar(result, None, is_over=True)
-            st.info("This run ended before a model was tested, so there is nothing to draw.")
+            run_panel.statement(result, None, is_over=True)
         else:
             result = run_panel.under_rule(result, view.key("rule"), cast("str | None", view["rule"]))
             chosen = run_panel.focus(result, view.key("focus"), cast("float | None", view["focus"]))

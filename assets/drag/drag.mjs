@@ -176,7 +176,7 @@ function race(memory) {
   const curves = Object.fromEntries(ARMS.map((arm) => [arm, stream.points.map((_, point) => mean(found[arm].map((seed) => seed[point])))]));
   const ends = Object.fromEntries(ARMS.map((arm) => [arm, percent(curves[arm].at(-1))]));
   memory.race = { curves, nTasks, points: stream.points, arm: chosen("arm") };
-  memory.find("told").textContent = filled(memory.epsilon === Infinity ? noiseless : sentence, { epsilon: shown(memory.epsilon), tasks: nTasks, ...ends });
+  memory.find("told").textContent = filled(memory.epsilon === Infinity ? noiseless : sentence, { tasks: nTasks, ...ends });
 }
 
 function streamOf(memory, nTasks, returns) {
@@ -203,14 +203,14 @@ function newcomers(memory) {
 
 function oddsText(words, epsilon, delta) {
   if (epsilon === Infinity) return words.no_odds;
-  return filled(words.odds, { percent: oddsPercent(epsilon, delta), exact: percent(normalBelow(1 / (2 * sigma(epsilon, delta)))) });
+  return filled(words.odds, { percent: oddsPercent(epsilon, delta) });
 }
 
 // Sizes are read only when they may have changed: reading them makes the browser lay out the page.
 function measure(memory) {
   memory.width = memory.host.clientWidth;
   const scale = Number(getComputedStyle(memory.host).getPropertyValue("--large")) || 1; // the presenter's size
-  memory.height = memory.width >= 880 ? 320 / scale : 236;
+  memory.height = memory.width >= 800 ? 350 / scale : 236;
   for (const name of memory.data.panels) {
     const svg = memory.find(`panel-${name}`).querySelector("svg");
     const width = Math.max(180, svg.parentElement.clientWidth / scale);

@@ -202,7 +202,7 @@ function arithmetic(memory) {
 // Two sentences that differ in a word: which of the two has the higher score?
 function game(memory, guess = null) {
   const { data, dials } = memory, host = memory.find("game"), { rounds } = data.game;
-  host.hidden = !memory.model;
+  host.parentElement.hidden = !memory.model;
   if (!memory.model) return;
   const { sentence, words } = rounds[memory.round];
   const scores = words.map((word) => {
@@ -216,8 +216,7 @@ function game(memory, guess = null) {
     return button;
   });
   const parts = [
-    made("p", {}, made("b", { textContent: data.words.game }), ` ${memory.round + 1} of ${rounds.length}`),
-    made("p", { textContent: `“${sentence}”` }), made("div", { className: "tk-choices" }, ...choices),
+    made("p", { textContent: `${memory.round + 1} of ${rounds.length}: “${sentence}”` }), made("div", { className: "tk-choices" }, ...choices),
   ];
   if (guess !== null) {
     const isLast = memory.round === rounds.length - 1;

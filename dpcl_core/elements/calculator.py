@@ -45,7 +45,6 @@ _DRAG = paths.asset_table("drag/words.toml")
 SETTINGS: Mapping[LabelSetting, tuple[str, str]] = _DRAG["settings"]  # the name of a list of labels, and what it means
 DRAG_WORDS: Mapping[str, str] = _DRAG["words"]
 STOPS = (0.1, 0.15, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, math.inf)
-_EXACT_ODDS = statement.GAUSSIAN_ODDS.replace("percent", "exact")
 _FINE = 12  # budgets computed from one stop to the next
 MAX_NUMBERS = 25_000  # largest table of trained cells that a page sends at once
 _EXACT = "Computed for exactly this budget while you drag, not interpolated."
@@ -60,11 +59,8 @@ def words(what: str, badge: str, badge_help: str, *, odds: str) -> dict[str, str
 
 
 def _odds(labels: LabelSetting) -> str:
-    """The template of the odds line for a budget equal to the ledger's total. Its odds are exact, because one Gaussian is a
-    task's only release, unless a learned list of labels is released as well."""
-    if labels == "data":
-        return statement.NO_ODDS
-    return statement.ODDS if labels == "dp-learned" else f"{statement.ODDS} {_EXACT_ODDS}"
+    """The template of the odds line for a budget equal to the ledger's total."""
+    return statement.NO_ODDS if labels == "data" else statement.ODDS
 
 
 @dataclass(frozen=True)
@@ -164,13 +160,8 @@ class Source:
 
     def odds(self, epsilon: float) -> str:
         """The odds line below the slider."""
-        from dpcl_core.privacy import gaussian
-
-        if math.isinf(epsilon):
-            return statement.NO_ODDS
-        bound = math.ceil(statement.odds_bound(epsilon, self.delta) * 1e4 - 1e-6) / 100  # a bound is rounded up
-        exact = 100 * statement.gaussian_odds_bound(gaussian.sigma(epsilon, self.delta))
-        return self.words["odds"].format(percent=f"{bound:g}", exact=f"{exact:.1f}")
+        is_bound = math.isinf(epsilon) or self.words["odds"] == statement.ODDS
+        return statement.odds(epsilon, self.delta) if is_bound else self.words["odds"]
 
     @cached_property
     def finals(self) -> dict[float, list[float]]:

@@ -337,7 +337,7 @@ def warning(
     n = max(map(len, lost.values()))
     tested = "" if references.n_tested is None else f"{references.n_tested:,.0f} test examples and "
     return (
-        f"It may be guessing {budgets}: guessing gives {_percent(references.chance)} {score}. By {tested}"
+        f"It may be guessing {budgets}. Guessing gives {_percent(references.chance)} {score}: by {tested}"
         f"{counted(n, 'seed')}, a guesser is mistaken for more at most once in {1 / ALPHA:.0f} times."
     )
 

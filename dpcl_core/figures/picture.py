@@ -12,7 +12,7 @@ import re
 import secrets
 from collections.abc import Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from html import escape
 from importlib import import_module
@@ -103,7 +103,7 @@ def _literal(part: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """Where the numbers of a figure come from; printed under it and in every export.
+    """Where the numbers of a figure come from: offered beside it, and printed in every export.
 
     `standings`: the kinds of budgets among the runs. `n_seeds`: the numbers of seeds among them.
     `spent`: epsilons by channel, for methods with several (`statement.spent`).
@@ -139,6 +139,12 @@ class Provenance:
             f"run{'s' if len(self.runs) > 1 else ''} {', '.join(run[:4] for run in self.runs)}" if self.runs else "",
         ]
         return " · ".join(part for part in parts if part)
+
+    def cautions(self) -> str:
+        """The parts without which a figure could mislead: they stand under it on every page."""
+        is_bounded = set(self.standings) == {"bound"}
+        return replace(self, dataset="", n_train=None, method="", labels="", epsilons=() if is_bounded else self.epsilons,
+                       delta=None, n_seeds=(), runs=(), is_example=False).line()  # fmt: skip
 
     def _budgets(self) -> str:
         label, kinds = f"ε = {epsilons_text(self.epsilons)}", set(self.standings)

@@ -167,8 +167,8 @@ def ranges(edges: Sequence[float], *, falling: bool, beyond: str = "") -> list[s
 
     `beyond`: the origin of numbers that are distances.
     """
-    between = (f"{low:g} to {high:g}" for low, high in pairwise(edges))
-    texts = [f"{text}{beyond}" for text in (f"below {edges[0]:g}", *between, f"{edges[-1]:g} and more")]
+    between = (f"{low:g}–{high:g}" for low, high in pairwise(edges))
+    texts = [f"{text}{beyond}" for text in (f"< {edges[0]:g}", *between, f"≥ {edges[-1]:g}")]
     return texts[::-1] if falling else texts
 
 
@@ -224,7 +224,7 @@ def ledger(spent: pd.DataFrame, *, dark: bool = False) -> Picture:
     steps = max(1, int(spent["after_task"].max()) // 10)
     x, y = {"showgrid": False, "tick0": 1, "dtick": steps, "title": "tasks learned"}, {"title": "ε"}
     axes = theme.panels([1.0] * len(kinds), 0.16 / len(kinds), x, [{**y, "range": [0, 1.08 * naive_top]}] * len(kinds))
-    chart = theme.Chart(dark, 70 + 120 * len(kinds), margin=(48, 16, 28, 40), **axes)
+    chart = theme.Chart(dark, 70 + 150 * len(kinds), margin=(48, 16, 28, 40), **axes)
     sentences = []
     for index, kind in enumerate(kinds):
         rows = spent[spent["people"] == kind].sort_values("after_task")

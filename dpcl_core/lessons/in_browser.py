@@ -78,7 +78,7 @@ def page(part: str) -> str:
         f"<h3>What to look for</h3><p>{_words(notes.look_for)}</p><h3>What students often believe</h3>{beliefs}"
         f"<h3>A question to ask</h3><p>{_words(notes.ask)}</p>"
         f"<h3>When a prediction is wrong</h3><p>{_words(notes.when_wrong)}</p>{_plan(part)}</section>"
-        f"<section><h1>{title}</h1>{sheets}</section>"
+        f"<section><h1>{title}</h1><p>{text.PUBLIC}</p>{sheets}</section>"
         f'<section class="answers"><h1>{title}: answers</h1>{answers}</section></body></html>'
     )
 

@@ -27,7 +27,6 @@ EXACT_ODDS = (  # an upper bound: of a learned list of labels or of local copies
 LIST_FROM_DATA = "The list of labels is read from the data: it can show with certainty that someone took part."
 NOT_DP = "Not DP. {reason}"
 SEEDED = "For teaching only: a recorded noise seed voids this bound."
-GAUSSIAN_ODDS = "One release with exactly this noise: the best attacker is right {percent} % of the time."
 
 
 @dataclass(frozen=True, slots=True)

@@ -142,7 +142,7 @@ def lessons() -> Iterator[Page]:
         )
         shown = f'{_card(LESSON, in_browser.document(name), "lesson")}<p class="row">{others}</p>'
         menu, under = ("Lessons", "") if file == first else ("", first)
-        yield Page(file, text.load(name).title, "Predict, do, see, explain.", shown, menu, under)
+        yield Page(file, text.load(name).title, text.PUBLIC, shown, menu, under)
 
 
 # The page "Train in this page": its markup, what its scripts start from, and the files that it needs beside it.

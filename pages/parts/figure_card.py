@@ -70,7 +70,7 @@ def written_once(make: Callable[..., Mapping[str, object]], *of: object) -> byte
     return json_bytes(make(*of))
 
 
-_SAVE = "The numbers as a table, the figure as a file, the link to this view"
+_SAVE = "The numbers as a table, the figure as a file, where they come from, the link to this view"
 _USUAL, _NARROWEST, _WIDEST = 720, 200, 4000  # pixels
 _MOST_MARKS = 4000  # points and cells of an SVG, each an element of the page
 _CONFIG = {"displayModeBar": False, "responsive": True, "scrollZoom": False}
@@ -151,8 +151,8 @@ def footer(
 ) -> None:  # fmt: skip
     """Draws only the lines below a figure, for those that an element of their own draws."""
     finding = "" if picture.is_empty else f"**{plain(picture.finding)}**"
-    line = "" if provenance is None else f":small[{plain(provenance.line())}]"
-    if said := "\n\n".join(filter(None, (finding, line))):
+    caution = "" if provenance is None else plain(provenance.cautions())
+    if said := "\n\n".join(filter(None, (finding, caution and f":small[{caution}]"))):
         st.markdown(said)
     if not live and (files := layout.popover("Save", f"save-{key}", type="tertiary", help=_SAVE)) is not None:
         with files:
@@ -169,6 +169,7 @@ def footer(
                 file("Drawing (SVG)", drawn, f"{key}.svg", "Stays sharp at every size")
                 painted = partial(svg.draw_png, picture, dark=dark, source=source)
                 file("Picture (PNG)", painted, f"{key}.png", "For documents and slides")
+            st.caption(plain(source))
             if linked:
                 st.markdown("This link opens exactly this view:")
                 link.draw()

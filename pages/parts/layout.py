@@ -326,8 +326,11 @@ def actions(place: DeltaGenerator, *, is_shared: bool = False, help_text: str = 
     with place:
         if view is not None:
             can_undo, can_redo = view.steps()
-            st.button("Undo", "undo", on_click=view.step, kwargs={"is_back": True}, disabled=not can_undo, shortcut="alt+z")
-            st.button("Redo", "redo", on_click=view.step, kwargs={"is_back": False}, disabled=not can_redo, shortcut="alt+y")
+            for name, letter, is_back, can in (("Undo", "Z", True, can_undo), ("Redo", "Y", False, can_redo)):
+                st.button(
+                    name, name.lower(), f"Alt + {letter}", on_click=view.step, kwargs={"is_back": is_back}, disabled=not can,
+                    shortcut=f"alt+{letter.lower()}",
+                )  # fmt: skip
         # Drawn when it is opened: by then a part of the page may have changed the view by itself.
         if is_shared and (share := popover("Share", "share", help="A link to exactly this view")) is not None:
             with share:

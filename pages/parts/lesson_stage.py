@@ -275,10 +275,10 @@ def lesson(view: state.View, linked: str) -> str:
     part = st.selectbox("Part", parts, at, format_func=counts.__getitem__, key=view.key("part"))
     names = text.PARTS[part]
     key = view.key(f"lesson-{parts.index(part)}")
-    return st.radio(
+    return st.selectbox(
         "Lesson", names, names.index(linked) if linked in names else 0, key=key,
         format_func=lambda name: f"{text.number(name)}. {text.load(name).title}",
-        captions=[f"{text.load(name).question} About {text.load(name).minutes} minutes." for name in names],
+        help="\n\n".join(f"{text.load(name).question} About {text.load(name).minutes} minutes." for name in names),
     )  # fmt: skip
 
 

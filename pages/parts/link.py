@@ -312,9 +312,10 @@ def settle() -> None:
         _write(place, links.view)
 
 
-def offer() -> None:
-    """Draws the button that shows the link to this view."""
+def offer(source: str) -> None:
+    """Draws the button that shows the link to this view, and what is shown there."""
     with st.popover("link", type="tertiary"):
+        st.caption(source)
         draw()
 
 

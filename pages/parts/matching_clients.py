@@ -282,10 +282,9 @@ def play_lists(setup: Setup, *, key: str) -> Setup:
         reported = figure_card.mounted(ANCHORS)(key=key, data=data, on_settings_change=lambda: None).get("settings")
         now = reported_setup(reported, setup)
         with st.container(key="strip-anchor-play", horizontal=True, vertical_alignment="center", gap="small"):
-            st.caption(plain(now.provenance().line()), width="stretch")
             about = "The groups of every matcher at this noise and number of anchors"
             layout.download("CSV", lambda: csv(now), "anchors.csv", about, type="tertiary")
-            link.offer()
+            link.offer(plain(now.provenance().line()))
     return now
 
 
@@ -391,7 +390,7 @@ def _run(
             watch = partial(_watch, view, run_id, model)
             layout.draw_apart(lambda: values.update(watch()), lambda: settle(values), every=2.0)
             return values
-        run_panel.bar(result, model.epsilon if model is not None else None, is_over=True)
+        run_panel.statement(result, model.epsilon if model is not None else None, is_over=True)
         if model is None or not rounds:
             with layout.card("anchor-map", "**No lists to show**"):
                 st.info(anchor_source.empty_reason(result))
@@ -427,7 +426,7 @@ def _watch(view: state.View, run_id: str, model: Cell | None) -> Mapping[str, ob
     if run.is_over or (model is None and anchor_source.matchings(result)):  # only the page can draw these controls
         st.rerun()
     run_panel.status_card(run, result)
-    run_panel.bar(result, model.epsilon if model is not None else None, is_over=False)
+    run_panel.statement(result, model.epsilon if model is not None else None, is_over=False)
     if model is None or not rounds:
         with layout.card("anchor-map"):
             st.caption("The first lists appear here once the clients have made them.")

@@ -14,7 +14,7 @@ from dpcl_core.figures import tokens
 from dpcl_core.figures.picture import Provenance, counted, epsilon_label
 from dpcl_core.methods import catalog as methods
 from dpcl_core.privacy import audit_bounds, text_mechanisms
-from dpcl_core.privacy.statement import guarantee_words, shown_number, standing
+from dpcl_core.privacy.statement import guarantee_words, odds, shown_number, standing
 from dpcl_core.runs import administration
 from dpcl_core.spec import RunSpec
 from pages.parts import figure_card, layout, link, state, text
@@ -32,14 +32,15 @@ def privacy_bar(guarantees: Mapping[float, Guarantee], *, chosen: float | None =
     """Draws one bar for the guarantees of a run, keyed by requested ε.
 
     The words are those of `chosen`, else of the largest ε with a bound; a run without a bound gets the red-edged "not DP"
-    banner. `more`: names the first limits, and adds the full statement of every ε as a popover (else the caller draws one).
+    banner. `more`: names the first limits, and adds the full statement of every ε as a popover (else the caller draws
+    one, and what no attack on this ledger exceeds).
     Draws nothing for an empty mapping.
     """
     if not guarantees:
         return
     bounded = [budget for budget, guarantee in guarantees.items() if guarantee.is_private]
     shown = chosen if chosen is not None and chosen in guarantees else max(bounded, default=min(guarantees))
-    statement = guarantee_words(guarantees[shown])
+    statement, bound = guarantee_words(guarantees[shown]), (guarantees[shown].epsilon, guarantees[shown].delta)
     if statement.claimed is not None:
         cells = [
             ("wide not", statement.banner or "", ""),
@@ -49,7 +50,7 @@ def privacy_bar(guarantees: Mapping[float, Guarantee], *, chosen: float | None =
     elif statement.is_private:
         cells = [
             ("not", statement.banner or "", ""),
-            ("wide", "", f"{statement.headline} {statement.odds}"),
+            ("wide", "", f"{statement.headline} {statement.odds if more else odds(*bound)}"),
             *([("covered", "Covered", _first_two(statement.covered, "point"))] if more else []),
         ]
     else:

@@ -98,23 +98,16 @@ def log(run: Run, key: str) -> None:
             st.code(run.error_log, language=None)
 
 
-def statement(result: Result, chosen: float, *, is_over: bool) -> None:
-    """Draws what is protected in one line that opens; in full where no bound holds, or before there is a statement."""
-    given = result.guarantees.get(chosen)
-    if given is None or not given.is_private or given.noise == "seeded":
-        bar(result, chosen, is_over=is_over)
-        return
-    times = shown_number(math.exp(given.epsilon)) if given.epsilon < _READABLE_EPSILON else "any number of"
-    box = st.expander(f"At most {times} times likelier because of you", key="statement", on_change="rerun")
-    if box.open:
-        with box:
-            pecl_claim.privacy_bar(result.guarantees, chosen=chosen)
-    pecl_claim.looks(result.spec.data.dataset)
-
-
-def bar(result: Result, chosen: float | None, *, is_over: bool) -> None:
-    """Draws the privacy bar of a run: its statement, or a placeholder before there is one."""
-    if result.guarantees:
+def statement(result: Result, chosen: float | None, *, is_over: bool) -> None:
+    """Draws what is protected in one line that opens; in full where no bound holds, a placeholder before there is one."""
+    given = None if chosen is None else result.guarantees.get(chosen)
+    if given is not None and given.is_private and given.noise != "seeded":
+        times = shown_number(math.exp(given.epsilon)) if given.epsilon < _READABLE_EPSILON else "any number of"
+        box = st.expander(f"At most {times} times likelier because of you", key="statement", on_change="rerun")
+        if box.open:
+            with box:
+                pecl_claim.privacy_bar(result.guarantees, chosen=chosen)
+    elif result.guarantees:
         pecl_claim.privacy_bar(result.guarantees, chosen=chosen)
     else:
         pecl_claim.pending(result.spec, is_over=is_over)
@@ -369,12 +362,13 @@ def panel(result: Result, chosen: float) -> None:
     """Draws the sentence for the chosen budget, a warning if budgets cannot be told from chance, and the button."""
     if not (said := result.placed(chosen)):
         return
+    lost, _, rule = result.lost.partition(". ")
     with st.container(key="references-row", horizontal=True, vertical_alignment="center", gap="small"):
-        st.markdown(f"**{plain(said)}**", help=WORDS["run_panel"]["help"], width="stretch")
+        st.markdown(f"**{plain(said)}**", help=f"{WORDS['run_panel']['help']} {plain(rule)}", width="stretch")
         if result.run_id is not None and result.references.ceiling is None:
             _button(result)
-    if result.lost:
-        st.warning(plain(result.lost))
+    if lost:
+        st.warning(plain(f"{lost}."))
 
 
 def _button(result: Result) -> None:

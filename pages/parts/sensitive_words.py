@@ -184,7 +184,7 @@ class Selected:
 def _example(view: state.View) -> Selected:
     texts = modes.texts()
     families = {place: f"{place}. {name}" for place, name in enumerate(texts.sources, start=1)}
-    source = fields.select(view, "source", "Family of texts", families)
+    source = fields.select(view, "source", "Family", families)
     n_texts = len(texts.texts[source - 1])
     start = min(int(str(view["number"])), n_texts)
     number = int(st.number_input(f"Text, 1 to {n_texts}", 1, n_texts, start, key=view.key("number")))

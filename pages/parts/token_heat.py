@@ -176,10 +176,9 @@ def footer(text: ScoredText, dials: Dials, name: str) -> None:
     """Draws the provenance line, the CSV download and the link."""
     with st.container(key="strip-heat", horizontal=True, vertical_alignment="center", gap="small"):
         settings = f"α = {dials.alpha:g} · θ = {dials.threshold:g} · {budgets(text, dials)}"
-        st.caption(plain(f"{name} · {len(text.tokens)} tokens · {settings}"), width="stretch")
         about = "Every token with the numbers of every layer"
         layout.download("CSV", lambda: csv(text, dials), "tokens.csv", about, type="tertiary")
-        link.offer()
+        link.offer(plain(f"{name} · {len(text.tokens)} tokens · {settings}"))
 
 
 def csv(text: ScoredText, dials: Dials) -> str:

@@ -157,6 +157,8 @@ def test_a_phones_menu_can_be_read_and_everything_touched(app: App, visit: Visit
 
 def test_a_word_of_the_glossary_is_explained_on_focus_and_within_a_phone(app: App, visit: Visit) -> None:
     page = visit(f"{app.url}/lessons?view=edges", width=390)
+    for fold in page.get_by_test_id("stMain").locator("summary").all():
+        fold.click()
     shown = "word => getComputedStyle(word, '::after').content"
     for word in page.locator(".term").all():
         assert word.evaluate(shown) == "none"

@@ -85,7 +85,7 @@ def test_a_stored_run_is_looked_up(app: App, visit: Visit) -> None:
     same_as_python(page, source, 0.5)
     slider(page).press("ArrowRight")
     same_as_python(page, source, 2.0)
-    expect(page.get_by_label("or type ε")).to_be_hidden()
+    expect(page.get_by_label("or ε =")).to_be_hidden()
     expect(page.get_by_text("times likelier because of you")).to_be_visible()
 
 
@@ -137,7 +137,7 @@ def test_a_typed_budget_is_taken_and_a_bad_one_refused_in_one_sentence(app: App,
     drawn(page)
     page.get_by_text(PROMISE).click()
     expect(page.locator(".privacy-bar")).to_be_visible()
-    typed = page.get_by_label("or type ε")
+    typed = page.get_by_label("or ε =")
     typed.fill("0,37")
     typed.press("Enter")
     same_as_python(page, SOURCE, 0.37)

@@ -132,6 +132,7 @@ def test_a_word_unfolds_by_keyboard_and_the_game_is_played(app: App, visit: Visi
     page.keyboard.press("End")
     expect(page.locator(".tk-text [role=button]").last).to_be_focused()
     expect(page.locator(".tk-word")).to_contain_text("An attacker reads")
+    page.get_by_text("Guess: which word gets the higher score?").press("Enter")
     page.locator(".tk-choices button").first.press("Enter")
     expect(page.locator(".tk-game [role=status]")).to_contain_text("It cannot know what is private")
     expect(page.locator(".tk-next")).to_be_focused()
@@ -144,7 +145,7 @@ def test_an_own_text_that_is_too_long_or_empty_is_answered(app: App, visit: Visi
     expect(said).to_have_text("Only the first 600 of 800 characters are scored.", timeout=PATIENCE_MS)
     expect(page.locator(".tk-text [role=button]")).to_have_count(300)
     expect(word).to_be_hidden()  # its arithmetic is for who asks
-    page.get_by_text("Press a word to see its arithmetic").click()
+    page.get_by_text("Press a word: its arithmetic").click()
     expect(word).to_be_visible()
     area.fill("")
     expect(page.locator(".tk-finding")).to_contain_text("Type a sentence")

@@ -102,8 +102,8 @@ def test_lines_hold_the_numbers_inside_the_axes_and_the_sentence_is_of_the_chose
 
 
 def test_ranges_follow_the_shades() -> None:
-    assert tokens.ranges((1, 2, 3, 4), falling=False) == ["below 1", "1 to 2", "2 to 3", "3 to 4", "4 and more"]
-    assert tokens.ranges((1, 2, 3, 4), falling=True)[0] == "4 and more"
+    assert tokens.ranges((1, 2, 3, 4), falling=False) == ["< 1", "1–2", "2–3", "3–4", "≥ 4"]
+    assert tokens.ranges((1, 2, 3, 4), falling=True)[0] == "≥ 4"
 
 
 # Sums released after every task: marks are the table's numbers, the sentence the last ones.

@@ -124,13 +124,13 @@ def test_the_door_to_questions_says_how_many_have_an_answer() -> None:
     assert sum(one.state != "not run" for one in answers.recorded().values()) == element.N_ANSWERED
 
 
-# Sharp edges: every card can be pressed, shows its table, and keeps it while others are pressed.
+# Sharp edges: every demonstration can be pressed, shows its table, and keeps it while others are pressed.
 
 
 def test_every_pitfall_stands_there_and_can_be_shown(open_page: Open) -> None:
     page = open_page("lessons", view="edges")
     assert page.segmented_control[0].value == "edges"
-    assert [heading.value for heading in page.header] == [f"{n}. {edge.title}" for n, edge in enumerate(text.edges(), 1)]
+    assert [fold.label for fold in page.expander] == [f"{n}. {edge.title}" for n, edge in enumerate(text.edges(), 1)]
     assert len([button for button in page.button if button.label == "Show it"]) == len(text.edges())
     for edge in text.edges():
         page.button(f"show-{edge.key}").click().run()

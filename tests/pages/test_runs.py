@@ -243,7 +243,6 @@ def test_nothing_to_compare_shows_the_example_and_the_next_step(open_page: Open)
     ({}, {"tasks": 2}, {}, ["A and B had different streams", "No difference is drawn."], []),
     ({"epsilons": (1.0,)}, {"epsilons": (2.0,)}, {}, ["share no ε"], []),
     ({}, {"labels": "data"}, {}, ["privacy-bar not-dp", "Whatever is published is at most"], []),
-    ({"seeds": (0, 1, 2, 3, 4)}, {"seeds": (0, 1, 2)}, {}, [" · 5 and 3 seeds · ", " · 3 seeds · "], []),
     ({}, {"labels": "prior"}, {}, ["A minus B, final accuracy", "- At ε = 1: ", "- Without noise: "], ["ε = ∞: "]),
     ({}, {}, {"ta": "A"}, ["no test after 2, 3, 4, 5 tasks"], []),
     ({}, {"epsilons": (math.inf,)}, {"want": "20"}, ["B: No finite ε", "20 % accuracy needs"], []),
