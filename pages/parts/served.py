@@ -9,20 +9,17 @@ from __future__ import annotations
 
 import os
 import re
-import struct
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from gzip import compress
 from hashlib import sha256
-from itertools import accumulate, pairwise
+from io import BytesIO
 from pathlib import Path
-from struct import pack, unpack_from
 from typing import Final
 
-import numpy as np
+import brotli
 import streamlit as st
-from numpy.typing import NDArray
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.routing import Mount
@@ -40,13 +37,11 @@ HERE: Final = "here"  # the address of the page that trains in a browser, below 
 HERE_PAGE: Final = "train-here.html"
 
 
-def _brotli(data: bytes, level: int = 10) -> bytes:  # 11: 2 % less for twice the time
-    import pyarrow as pa  # loaded only where something is not compressed yet
-
-    return bytes(pa.Codec("brotli", compression_level=level).compress(data))
-
-
-_WAYS: Final[Mapping[str, Callable[[bytes], bytes]]] = {"br": _brotli, "gzip": compress, _PLAIN: bytes}  # the best first
+_WAYS: Final[Mapping[str, Callable[[bytes], bytes]]] = {  # the best first
+    "br": partial(brotli.compress, quality=10),  # 11: 2 % less for twice the time
+    "gzip": compress,
+    _PLAIN: bytes,
+}
 
 
 def fill() -> None:
@@ -80,10 +75,10 @@ def style() -> tuple[str, str] | None:
     made_of = f"{st.__version__} {font.name}".encode() + Path(__file__).read_bytes()
     name = f"own/icons.{sha256(made_of).hexdigest()[:16]}.woff2"
     try:
-        _keep(_PLAIN, name, lambda: subset(font.read_bytes(), named(STATIC.glob("js/*.js"))))
+        _keep(_PLAIN, name, lambda: subset(font, named(STATIC.glob("js/*.js"))))
         text = sheet.read_text(encoding="utf-8").replace(f"../media/{font.name}", f"../{name}")
         return f"./static/css/{sheet.name}", address("index.css", text.encode())
-    except (OSError, ValueError, LookupError, struct.error):
+    except OSError:
         return None
 
 
@@ -147,8 +142,6 @@ def accepted(header: str) -> list[str]:
 
 
 _ICON: Final = re.compile(rb"\bmaterial/(\w+):")
-_CMAP, _POST, _GLYF, _LOCA, _GSUB, _TAGGED = 0, 7, 10, 11, 28, 63  # how WOFF2 numbers tables
-_HEAD: Final = 48  # bytes of its own, before the list of tables
 
 
 def named(scripts: Iterable[Path]) -> set[str]:
@@ -156,104 +149,26 @@ def named(scripts: Iterable[Path]) -> set[str]:
     return {name.decode() for script in scripts for name in _ICON.findall(script.read_bytes())}
 
 
-def subset(font: bytes, icons: Collection[str]) -> bytes:
-    """The font, a WOFF2 file, with these icons alone. Raises ValueError, LookupError, OSError or struct.error for others."""
-    import pyarrow as pa  # has the compression; loaded only where the font is made
+def subset(font: Path, icons: Collection[str]) -> bytes:
+    """The font, a WOFF2 file, with these icons alone: what draws one is a ligature of the letters of its name."""
+    from fontTools.subset import Options, Subsetter  # loaded only where the font is made
+    from fontTools.ttLib import TTFont
 
-    at, lengths = _HEAD, {}
-    for _ in range(int.from_bytes(font[12:14])):
-        kind = font[at]
-        for _ in range(2 if kind in (_GLYF, _LOCA) else 1):  # of these two, the length as packed follows
-            lengths[kind], at = _number(font, at + (5 if kind == _TAGGED else 1 if kind not in lengths else 0))
-    size = int.from_bytes(font[20:24])
-    body = pa.Codec("brotli").decompress(font[at : at + size], sum(lengths.values()), asbytes=True)
-    ends = accumulate(lengths.values())
-    tables = {kind: body[end - length : end] for (kind, length), end in zip(lengths.items(), ends, strict=True)}
-    tables[_CMAP], letters = _ascii(tables[_CMAP])
-    tables[_GSUB], kept = _ligatures(tables[_GSUB], letters, icons)
-    tables[_GLYF] = _outlines(tables[_GLYF], [0, *letters, *kept])
-    tables[_POST] = b"\0\3" + tables[_POST][2:32]  # without names
-    whole = b"".join(table.ljust(lengths[kind], b"\0") for kind, table in tables.items())
-    packed = _brotli(whole, 11)
-    padded = font[:at] + packed + bytes(-(at + len(packed)) % 4)
-    return padded[:8] + pack(">I", len(padded)) + padded[12:20] + pack(">I", len(packed)) + padded[24:]
-
-
-def _number(font: bytes, at: int) -> tuple[int, int]:
-    """A number in groups of seven bits, and where it ends."""
-    value = 0
-    while font[at] & 128:
-        value, at = value << 7 | font[at] & 127, at + 1
-    return value << 7 | font[at], at + 1
-
-
-def _ascii(cmap: bytes) -> tuple[bytes, dict[int, str]]:
-    """The table of characters with ASCII alone, and the character of each of its glyphs."""
-    records = [unpack_from(">HHI", cmap, 4 + 8 * number) for number in range(int.from_bytes(cmap[2:4]))]
-    at = next(place for *kind, place in records if kind == [3, 10])
-    ranges = (unpack_from(">III", cmap, at + 16 + 12 * number) for number in range(*unpack_from(">I", cmap, at + 12)))
-    kept = [each for each in ranges if each[1] < 128]
-    letters = {glyph + code - first: chr(code) for first, last, glyph in kept for code in range(first, last + 1)}
-    head = pack(">HHHHIHHIII", 0, 1, 3, 10, 12, 12, 0, 16 + 12 * len(kept), 0, len(kept))
-    return head + b"".join(pack(">III", *each) for each in kept), letters
-
-
-def _ligatures(gsub: bytes, letters: dict[int, str], icons: Collection[str]) -> tuple[bytes, list[int]]:
-    """The table of ligatures with those whose letters are an icon's name, in their old places; and their glyphs."""
-    new, kept = bytearray(gsub), []
-
-    def numbers(at: int, count: int) -> tuple[int, ...]:
-        return unpack_from(f">{count}H", gsub, at)
-
-    top = numbers(8, 1)[0]
-    for lookup in (top + each for each in numbers(top + 2, *numbers(top, 1))):
-        kind, _, n_parts = numbers(lookup, 3)
-        for part in (lookup + each for each in numbers(lookup + 6, n_parts)):
-            at = part + int.from_bytes(gsub[part + 4 : part + 8])
-            _, coverage, n_groups = numbers(at, 3)
-            form, n_spans = numbers(at + coverage, 2)
-            if (kind, *numbers(part, 2), form) != (7, 1, 4, 2):
-                raise ValueError("its ligatures are kept in another way")
-            spans = (numbers(at + coverage + 4 + 6 * number, 3) for number in range(n_spans))
-            firsts = [glyph for first, last, _ in spans for glyph in range(first, last + 1)]
-            for first, group in zip(firsts, (at + each for each in numbers(at + 6, n_groups)), strict=True):
-                stay = []
-                for offset in numbers(group + 2, *numbers(group, 1)):
-                    glyph, length = numbers(group + offset, 2)
-                    if "".join(letters[each] for each in (first, *numbers(group + offset + 4, length - 1))) in icons:
-                        stay.append(offset)
-                        kept.append(glyph)
-                    else:
-                        new[group + offset : group + offset + 2 + 2 * length] = bytes(2 + 2 * length)
-                size = 2 + 2 * numbers(group, 1)[0]
-                new[group : group + size] = pack(f">{len(stay) + 1}H", len(stay), *stay).ljust(size, b"\0")
-    return bytes(new), kept
-
-
-def _outlines(glyf: bytes, kept: Collection[int]) -> bytes:
-    """The outlines, packed as WOFF2 does, of these glyphs; of all others, none."""
-    *head, n_ends, n_points, n_kinds, n_moves, n_parts, n_boxes, n_programs = unpack_from(">HHHH7I", glyf)
-    starts = list(accumulate((n_ends, n_points, n_kinds, n_moves), initial=36))
-    rest = glyf[starts[-1] :]
-    contours, points, kinds, moves = (np.frombuffer(glyf[a:b], np.uint8) for a, b in pairwise(starts))
-    if n_parts or n_programs or any(rest[:n_boxes]) or points.max() > 252:  # which would take more than a byte
-        raise ValueError("its glyphs are made of others, or have boxes of their own")
-    contours = contours.view(">u2")
-    is_kept = np.isin(np.arange(len(contours)), list(kept))
-
-    def sums(of: NDArray[np.integer], lengths: NDArray[np.integer]) -> NDArray[np.int64]:
-        """The sum of each glyph's part of the numbers."""
-        before = np.append(0, np.cumsum(of, dtype=np.int64))
-        ends = np.cumsum(lengths, dtype=np.int64)
-        found: NDArray[np.int64] = before[ends] - before[ends - lengths]
-        return found
-
-    n_of = sums(points, contours)
-    each = kinds % 128
-    n_moved = sums(1 + (each >= 84) + (each >= 120) + (each >= 124), n_of) + (contours > 0)  # and the length of no program
-    new = [(contours * is_kept).astype(">u2").tobytes()]
-    new += [one[np.repeat(is_kept, n)].tobytes() for one, n in ((points, contours), (kinds, n_of), (moves, n_moved))]
-    return pack(">HHHH7I", *head, *map(len, new), 0, n_boxes, 0) + b"".join(new) + rest
+    whole, made = TTFont(font), BytesIO()
+    letters = {glyph: chr(code) for code, glyph in whole.getBestCmap().items() if code < 128}
+    parts = (part.ExtSubTable for lookup in whole["GSUB"].table.LookupList.Lookup for part in lookup.SubTable)
+    groups = (each for part in parts for each in part.ligatures.items())
+    drawn = [
+        one.LigGlyph
+        for first, group in groups
+        for one in group
+        if "".join(letters.get(glyph, "?") for glyph in (first, *one.Component)) in icons
+    ]
+    kept = Subsetter(Options(layout_closure=False, layout_features=["*"]))  # closed, letters would bring all ligatures along
+    kept.populate(glyphs=drawn, text="".join(letters.values()))
+    kept.subset(whole)
+    whole.save(made)
+    return made.getvalue()
 
 
 if __name__ == "__main__":  # where the app is installed
