@@ -118,7 +118,7 @@ def _statement(view: state.View, result: Result) -> tuple[dict[str, object], Gua
     pecl_claim.privacy_bar(guarantees, chosen=chosen, more=False)
     pecl_claim.looks(result.spec.data.dataset)
     words = statement.guarantee_words(guarantees[chosen])
-    with st.expander("What is covered, what is not, what is assumed"):
+    with st.expander("Covered, not covered, assumed"):
         st.markdown(statement.exact_odds(guarantees[chosen].advantage, guarantees[chosen].hits))
         covered = (("Covered", words.covered), ("Not covered", words.not_covered))
         for title, items in (*covered, ("Assumed", words.assumptions), ("To know", words.caveats)):

@@ -229,7 +229,8 @@ _SHOWN = """() => { const words = [], how = { contentVisibilityAuto: true, opaci
 
 # Every other page but About as it opens, and what has come when its first screen is there.
 OPENED = {
-    "lessons": "Choose an answer", "lessons?l=modes": "Choose an answer", "lessons?view=edges": "The stolen state",
+    "lessons?l=coin": "Choose an answer", "lessons?l=modes": "Choose an answer", "lessons?l=noise": "Choose an answer",
+    "lessons?l=members": "Choose an answer", "lessons?l=sign": "Choose an answer", "lessons?view=edges": "The stolen state",
     "explore?view=playground": "Must noise pile up?", "explore?view=words": "What can an attacker read of it?",
     "explore?view=clients": "Matched and true", "privacy": "What did it cost me?", "data": "Your file", "train": "Start",
     "runs": "What ran, and what is running?", "runs?view=compare": "Which is better", "teach": "Your invented name",
