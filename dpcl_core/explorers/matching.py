@@ -67,14 +67,6 @@ def separation(signatures: NDArray[np.floating], modes: NDArray[np.int64], gamma
     return float(rate.mean()), float(rate.min()), float(np.concatenate(gaps).min())
 
 
-def misaligned(n_modes: int) -> tuple[float, float]:
-    """Proposition 3 for slots in random order: chance of any wrong slot, 1 - 1/K!, and expected share of wrong slots.
-
-    The second is 1 - 1/K and is what affects accuracy. Neither applies where the coordinates are shared.
-    """
-    return 1 - 1 / math.factorial(n_modes), 1 - 1 / n_modes
-
-
 # Agreement of groups of list entries with their true modes, which only a simulation has.
 
 

@@ -11,7 +11,6 @@ import streamlit as st
 from dpcl_core.attacks import cslr_games
 from dpcl_core.errors import BadInput
 from dpcl_core.events import Claim, Guarantee
-from dpcl_core.explorers import matching
 from dpcl_core.figures.picture import epsilon_text
 from dpcl_core.privacy import cslr_accounting, statement
 from dpcl_core.privacy.audit_bounds import Audited, bound_of_counts
@@ -21,7 +20,6 @@ from pages.parts import fields, layout, link, pecl_claim, state
 from pages.parts.claim_calculator import TRIALS, ClaimSection, Controls, attacks, bound, rounded_down
 from pages.parts.text import WORDS, capital, plain
 
-_VALUES, _REPLAYED, _FEWEST = 384, 500, 3  # values of an embedding; samples per round; clients in the smallest round
 ACCOUNTANTS = {"eq_9": "Eq. 9, the paper's own", "rdp": "RDP, by dp_accounting", "pld": "**PLD, used here**"}
 
 BENCHMARKS = {
@@ -46,9 +44,6 @@ FIELDS: list[link.Field[Any]] = [
     link.Field("r_head", "rh", "noise on the head", link.Maybe(link.Number(0.01, 1000.0)), None),
     link.Field("r_delta", "rd", "δ of a client", link.Number(1e-12, 0.1), 1e-5),
     link.Field("r_claim", "rx", "claim that is attacked", link.Number(1.0, 8.0), 4.0),
-    link.Field("r_hit", "rp", "p", link.Number(0.001, 1.0), matching.TABLE_8[100][0]),
-    link.Field("r_eta", "re", "η", link.Number(1e-9, 1.0), 0.05),
-    link.Field("r_length", "rm", "L", link.Whole(1, 1000), 4),
 ]
 TITLE = "Claimed, accounted, audited: noise on replayed lists (CSLR)"
 ABOUT = """CSLR (Shihab et al. 2026) claims ε = {:g}, {:g} and {:g} for noise multipliers {:.2f}, {:.2f} and {:.2f}. **These
@@ -73,11 +68,8 @@ def _body(view: state.View, given: Guarantee | None) -> dict[str, object]:
     left, right = st.columns(2)
     with left, layout.card("list-audits"):
         claimed = _attacks(view, reading)
-    with right:
-        with layout.card("list-local"):
-            _local(reading)
-        with layout.card("list-theory"):
-            _theorem_2(controls, reading)
+    with right, layout.card("list-local"):
+        _local(reading)
     with readings:  # drawn last, because the first time takes seconds
         st.markdown("**Every reading, at the printed noise**")
         place = st.empty()
@@ -240,37 +232,6 @@ def _titles() -> list[str]:
 def _number(epsilon: float | None) -> str:
     """ε with three digits, rounded up; a dash for None."""
     return "–" if epsilon is None else statement.shown_number(epsilon)
-
-
-def _theorem_2(controls: Controls, reading: Reading) -> None:
-    """Draws the controls of Theorem 2, its result, and Table 8, with the other theorems at given sizes."""
-    st.markdown("**How many anchors?**")
-    with st.container(horizontal=True, gap="small"):
-        hit = controls.number("r_hit", "p, probability that an anchor separates two entries")
-        eta = controls.number("r_eta", "η, failure probability")
-        length = controls.whole("r_length", "L, entries of a list")
-    entries = math.ceil(reading.n_rounds * (reading.sample_rate * reading.n_clients) * length)  # N: those of all lists sent
-    needed = matching.anchors_needed(entries, eta, hit)
-    st.markdown(
-        f"Theorem 2, m ≥ ln(N²/η)/p with N = {entries:,} entries in all: **{needed:,} anchors** separate all required "
-        f"pairs with probability {1 - eta:.6g}."
-    )
-    rows = (
-        (f"{m}", f"{printed:.2f}", f"{matching.anchors_needed(entries, eta, printed):,}", f"{margin:.2f}")
-        for m, (printed, margin) in matching.TABLE_8.items()
-    )
-    layout.draw_table(("m, Table 8", "p̂ printed", "m by Theorem 2", "margin printed"), rows, names=0)
-    not_all, wrong = matching.misaligned(length)
-    first, second = math.sqrt(_VALUES / _REPLAYED), _FEWEST**-0.5
-    st.caption(
-        "p is a share of anchors: more anchors estimate it better but do not raise it, although the printed column grows. "
-        "What grows is the largest difference at any anchor, and the smallest p̂ over all pairs, which few anchors "
-        "underestimate. The theorem says when entries of different modes are separated. It does not say that entries of one "
-        f"mode stay together, and more anchors separate these as well. Proposition 3: {length} entries in random order are "
-        f"not all correct with probability {not_all:.4g}; the share of wrong slots is {wrong:.4g}. Theorem 5 at {_VALUES} "
-        f"values, {_REPLAYED} samples and {_FEWEST} clients: terms of {first:.2f} and {second:.2f} on a loss from 0 to 1, "
-        "times unknown constants."
-    )
 
 
 def _attacks(view: state.View, reading: Reading) -> float:

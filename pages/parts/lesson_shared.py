@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from dpcl_core.attacks.l2dp_games import difference
 from dpcl_core.figures import stream
+from dpcl_core.figures.picture import Provenance
 from dpcl_core.figures.stream import scale_text
 from dpcl_core.lessons import noise
 from dpcl_core.lessons import shared_noise as game
@@ -22,7 +23,6 @@ from dpcl_core.privacy.statement import shown_number
 from pages.parts import pecl_claim, train_form
 from pages.parts.layout import arrow, draw_table
 from pages.parts.lesson_stage import Stage, by_name, reached
-from pages.parts.lifelong_claims import accuracy_curves, bundled_pictures, pictures_source
 from pages.parts.text import WORDS, percent
 
 Noisy = dict[game.Sharing, NDArray[np.float64]]
@@ -32,12 +32,22 @@ _CLEAN = "without noise (public teaching data only)"
 N_DRAWS = 500  # noises drawn to measure their size on one picture: a standard error of 0.6 %
 N_ROUNDS = 1000  # per side
 N_RECOGNISED = 300
+LEARNERS = ("one noise for all", "one noise for all, cut off", "fresh noise for each")
 ROWS: dict[game.Sharing, str] = {"shared": "one noise for all", "independent": "fresh noise for each"}
 REPAIRS = {
     "independent-laplace": "fresh on each picture",
     "naive": "fresh in every step",
     "dp-coeff-memory": "once, on sums over all",
 }
+
+# The bundled digits as training and test pictures.
+bundled_pictures = st.cache_resource(show_spinner=False)(game.pictures)
+
+
+def _pictures_source() -> Provenance:
+    """Where numbers on these pictures come from."""
+    pictures = bundled_pictures()
+    return Provenance(pictures.title, len(pictures.train), "Laplace noise on pixels")
 
 
 def two_ways(stage: Stage) -> int:
@@ -48,7 +58,7 @@ def two_ways(stage: Stage) -> int:
     stage.see()
     ten = pictures.one_of_each()
     strips = {_CLEAN: pictures.train[ten]} | {ROWS[sharing]: rows[ten] for sharing, rows in noisy.items()}
-    stage.strips(strips, pictures.classes, source=pictures_source().line(), scale=scale_text(scale))
+    stage.strips(strips, pictures.classes, source=_pictures_source().line(), scale=scale_text(scale))
     size = stage.latest("size", lambda: _sizes(pictures, scale), scale)
     heads = ("", f"mean size of the noise on the picture of 0, in {N_DRAWS} draws")
     draw_table(heads, ((ROWS[sharing], _size(each)) for sharing, each in size.items()))
@@ -73,7 +83,7 @@ def subtract(stage: Stage) -> int:
     counts = {sharing: round(close.pictures * len(others)) for sharing, (_, close) in attempts.items()}
     strips = {"published: one noise for all": noisy["shared"][ten]}
     strips |= {f"after your subtraction: {ROWS[sharing]}": found[ten] for sharing, (found, _) in attempts.items()}
-    stage.strips(strips, pictures.classes, source=pictures_source().line(), n=len(others), **counts)
+    stage.strips(strips, pictures.classes, source=_pictures_source().line(), n=len(others), **counts)
     share = attempts["shared"][1].pictures
     return 2 if share > 0.99 else 1 if share > 0 else 0
 
@@ -93,7 +103,7 @@ def nobody(stage: Stage) -> int:
     strips |= {f"found with public pictures alone: {ROWS[sharing]}": found[ten] for sharing, (found, _) in attempts.items()}
     pixels = attempts["shared"][1].pixels
     stage.strips(
-        strips, pictures.classes, source=pictures_source().line(), pixels=pixels, known=known["shared"], n=N_RECOGNISED,
+        strips, pictures.classes, source=_pictures_source().line(), pixels=pixels, known=known["shared"], n=N_RECOGNISED,
         fresh_known=known["independent"],
     )  # fmt: skip
     draw_table(("", "error of a pixel (root mean square; its range is 2)", "recognised"), (
@@ -111,10 +121,12 @@ def a_learner(stage: Stage) -> int:
     accuracies, scale = stage.press("Train them all", train), stage.choose("strength", SCALES)
     stage.see()
     nearest = min(accuracies, key=lambda each: abs(each - scale))
-    curves, chance = accuracy_curves(accuracies), 1 / len(bundled_pictures().classes)
+    columns = zip(*((each.shared, each.shared_clipped, each.independent) for each in accuracies.values()), strict=True)
+    curves = {name: dict(zip(accuracies, column, strict=True)) for name, column in zip(LEARNERS, columns, strict=True)}
+    chance = 1 / len(bundled_pictures().classes)
     picture = stream.accuracy_by_scale(curves, chosen=nearest, chance=chance, dark=stage.dark)
     table = pd.DataFrame(curves).rename_axis("b").reset_index()
-    stage.card(picture, pictures_source(), table, "Accuracy of three learners")
+    stage.card(picture, _pictures_source(), table, "Accuracy of three learners")
     st.caption("One draw of the noise for each point; the learner's filters are random, public and the same for all.")
     last = accuracies[SCALES[-1]].shared
     return 2 if last > 0.75 else 1 if last > 0.3 else 0

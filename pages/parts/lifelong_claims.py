@@ -2,141 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import product
-from typing import Any, cast
+from typing import Any
 
-import numpy as np
 import streamlit as st
-from numpy.typing import NDArray
 
 from dpcl_core.attacks import l2dp_games
 from dpcl_core.data.dataset import Form
 from dpcl_core.errors import BadInput
 from dpcl_core.events import Claim, Guarantee
-from dpcl_core.figures import stream
-from dpcl_core.figures.picture import Provenance
-from dpcl_core.lessons import shared_noise
 from dpcl_core.methods.lifelong import claim
 from dpcl_core.privacy.audit_bounds import bound_of_counts
-from dpcl_core.privacy.noise import ReleaseNoise
 from dpcl_core.privacy.statement import shown_number
-from pages.parts import figure_card, layout, link, pecl_claim, state, text
+from pages.parts import layout, link, pecl_claim, state
 from pages.parts.claim_calculator import TRIALS, UNBOUNDED, ClaimSection, Controls, attacks, rounded_down
-from pages.parts.text import WORDS, percent, plain
-
-# Shared noise, interactively: its scale, a learner's accuracy under it, and what subtracting two pictures reveals.
-
-
-SCALES = (0.1, 0.5, 1.4, 5.0, 13.0, 45.0, 200.0, 1000.0, 8000.0, 40_000.0, 200_000.0)
-LEARNERS = ("one noise for all", "one noise for all, cut off", "fresh noise for each")
-_UNITS, _RECORDS = 16, 50
-
-
-def draw_lifelong_claim(view: state.View, theorem: float | None) -> dict[str, object]:
-    """Draws slider, accuracies, subtraction and second singular value. `theorem`: the scale from the theorem's card."""
-    linked = cast("float | None", view["l_scale"])
-    start = linked if linked is not None else min(SCALES, key=lambda scale: abs(scale - (theorem or 13.0)))
-    left, right = st.columns(2)
-    with left, layout.card("sharing", "**The noise on a pixel**"):
-        title, key = "Scale b of the Laplace noise; a pixel has a range of 2", f"{view.key('l_scale')}-{start:g}"
-        scale = float(st.select_slider(title, sorted({*SCALES, start}), start, format_func=_text, key=key))
-        noisy, clean = _accuracies(scale), _accuracies(0.0)
-        kinds = {
-            "one noise for all, before a ReLU": (noisy.shared, clean.shared),
-            "one noise for all, cut off at ±1": (noisy.shared_clipped, clean.shared_clipped),
-            "fresh noise for each picture": (noisy.independent, clean.independent),
-        }
-        heads = ("accuracy of a small learner on new pictures", f"b = {_text(scale)}", "no noise")
-        layout.draw_table(heads, ((name, *map(percent, pair)) for name, pair in kinds.items()))
-        st.caption(WORDS["lifelong_claims"]["learners"])
-        if st.button("Train at every scale", key="every-scale"):
-            st.session_state["every-scale-seen"] = True
-        if st.session_state.get("every-scale-seen"):
-            pictures, scales = bundled_pictures(), sorted({0.0, scale, *SCALES})
-            with st.spinner("Training ..."):
-                curves = accuracy_curves({each: _accuracies(each) for each in scales})
-            picture = stream.accuracy_by_scale(curves, chosen=scale, chance=1 / len(pictures.classes), dark=text.is_dark())
-            figure_card.show(picture, pictures_source(), key="every-scale-figure", title="Accuracy of three learners")
-    with right, layout.card("subtract"):
-        _subtraction(scale)
-        _second_value(scale)
-    return {"l_scale": None if linked is None and scale == start else scale}
-
-
-def accuracy_curves(accuracies: Mapping[float, shared_noise.Accuracies]) -> dict[str, dict[float, float]]:
-    """Accuracy by scale of the noise, for each of the three learners."""
-    columns = zip(*((each.shared, each.shared_clipped, each.independent) for each in accuracies.values()), strict=True)
-    return {name: dict(zip(accuracies, column, strict=True)) for name, column in zip(LEARNERS, columns, strict=True)}
-
-
-def _subtraction(scale: float) -> None:
-    st.markdown("**Subtract two records**")
-    if st.button("Subtract two records", key="subtract-two"):
-        st.session_state["subtracted"] = True
-    if not st.session_state.get("subtracted"):
-        st.caption("Two pictures with the same noise, and the difference of the noisy pictures.")
-        return
-    pictures = bundled_pictures()
-    first, second = (pictures.train[row] for row in pictures.one_of_each()[[3, 8]])
-    noise = _noise(scale)
-    left = (first + noise) - (second + noise)
-    error = max(float(np.abs(left - (first - second)).max()), 1e-16)
-    picture = stream.strips(
-        {
-            "without noise (public teaching data)": [first, second],
-            f"the same with one noise, b = {_text(scale)}": [first + noise, second + noise],
-            "first minus second: without, with noise": [first - second, left],
-        },
-        ["first", "second"],
-        finding=f"The noise is gone from the difference: no pixel is off by more than {error:.0e}, which is rounding.",
-        dark=text.is_dark(),
-    )
-    figure_card.show(picture, pictures_source(), key="subtract-figure", title="Two pictures, the same noise")
-
-
-def _second_value(scale: float) -> None:
-    st.markdown("**The second singular value**")
-    st.caption(WORDS["lifelong_claims"]["second_value"])
-    if not st.button("Test two candidates", key="second-value"):
-        return
-    records = bundled_pictures().train[: _RECORDS + 1]
-    theta = np.random.default_rng(0).normal(0, (2 / records.shape[1]) ** 0.5, (records.shape[1], _UNITS))
-    chi1, chi2 = (scale * ReleaseNoise().laplace((size,)) for size in theta.shape)
-    gradient = l2dp_games.encoder_gradient(records[:-1], theta, chi1, chi2)
-    candidates = {"the true data": records[:-1], "one picture replaced": np.vstack([records[:-2], records[-1:]])}
-    values = {
-        name: float(l2dp_games.second_singular_value(gradient, l2dp_games.cross_covariance(rows, theta)))
-        for name, rows in candidates.items()
-    }
-    heads = ("candidate", f"second singular value at b = {_text(scale)}")
-    layout.draw_table(heads, ((name, f"{value:.2g}") for name, value in values.items()))
-
-
-# The bundled digits as training and test pictures.
-bundled_pictures = st.cache_resource(show_spinner=False)(shared_noise.pictures)
-
-
-@st.cache_data(max_entries=50, show_spinner=False)
-def _accuracies(scale: float) -> shared_noise.Accuracies:
-    return shared_noise.accuracies(bundled_pictures(), scale)
-
-
-@st.cache_data(max_entries=50, show_spinner=False)
-def _noise(scale: float) -> NDArray[np.float64]:
-    return scale * ReleaseNoise().laplace((bundled_pictures().n_pixels,))
-
-
-def pictures_source() -> Provenance:
-    """Where numbers on these pictures come from."""
-    pictures = bundled_pictures()
-    return Provenance(pictures.title, len(pictures.train), "Laplace noise on pixels")
-
-
-def _text(scale: float) -> str:
-    return f"{scale:,.0f}" if scale >= 1000 else f"{scale:g}"
-
+from pages.parts.text import WORDS, plain
 
 # The theorem term by term, with a run's own claim and attacks.
 
@@ -158,7 +39,6 @@ FIELDS: list[link.Field[Any]] = [
     link.Field("l_norm", "lt", "‖θ1‖", link.Number(0.01, 1000.0), 0.53),
     link.Field("l_inputs", "ld", "d", link.Maybe(link.Whole(1, 10**7)), None),
     link.Field("l_hidden", "lh", "|h1|", link.Maybe(link.Whole(1, 10**7)), None),
-    link.Field("l_scale", "lc", "noise on a pixel", link.Maybe(link.Number(0.001, 1e9)), None),
 ]
 TITLE = "Claimed, accounted, audited: one noise for all (Lifelong DP, L2DP-ML)"
 
@@ -198,7 +78,8 @@ def _body(view: state.View, given: Guarantee | None) -> dict[str, object]:
                     "the number of rounds is the limit, not the attack."
                 )
             _scales(claim.sizes(NETWORKS[inputs.network][1], 10), inputs)
-    return controls.values | draw_lifelong_claim(view, plan.input_scale if plan is not None else None)
+    layout.arrow("lessons", "This noise on pictures, and what it leaves to learn", {"v": "1", "l": "shared"})
+    return controls.values
 
 
 def _lines(given: Guarantee, claimed: Claim) -> tuple[dict[str, str], str]:
