@@ -207,7 +207,7 @@ def _figures(view: state.View, now: State, pins: Sequence[State | None], *, by_p
     show = partial(_show, states, now, by_plotly=by_plotly)
     draw: dict[str, Callable[[], None]] = {
         "Accuracy": partial(show, partial(_curves, "accuracy")), "Forgetting": partial(show, partial(_curves, "forgetting")),
-        "Who remembers what": partial(show, _matrix), "Classes": partial(show, _classes),
+        "Classes": partial(show, _classes),
         comparison.TITLE: lambda: wanted.append(_needed(view, states)),
     }  # fmt: skip
     layout.views(draw, "playground-views", comparison.TITLE if view["wanted"] is not None else None)
@@ -248,17 +248,6 @@ def _curves(key: Literal["accuracy", "forgetting"], states: dict[str, State], no
         compared = figure_card.kept_builder(curves.compared_over_tasks)
         picture = compared(runs, n_tasks=max(one.source.n_tasks for one in states.values()), of=key, dark=dark, **more)
     return picture, states, key, frame
-
-
-def _matrix(states: dict[str, State], now: State) -> Drawn:
-    name = next(iter(states))
-    if len(states) > 1:
-        name = st.segmented_control("State", list(states), default=name, required=True, key="playground-matrix")
-    chosen = states.get(name, now)
-    frame = chosen.source.frame(chosen.epsilon)
-    draw = figure_card.kept_builder(curves.accuracy_matrix)
-    picture = draw(frame, epsilon=chosen.epsilon, n_tasks=chosen.source.n_tasks, dark=text.is_dark())
-    return picture, {name: chosen}, "matrix", frame
 
 
 def _classes(states: dict[str, State], now: State) -> Drawn:
