@@ -72,13 +72,13 @@ CAVEAT = (
 _NO_SPREAD = 1e-12  # accuracies have 16 digits: a smaller spread is rounding
 
 
-def p_values(first: Sequence[float | None], second: Sequence[float | None], *, is_paired: bool = True) -> pd.DataFrame:
+def p_values(first: Sequence[float | None], second: Sequence[float | None]) -> pd.DataFrame:
     """Tests of acc_1..acc_n of two runs for every number n of tasks from 2 on (Lai et al. 2022, "p value" curves).
 
     `first` and `second`: average accuracy after each task, in [0, 1], None where nothing was evaluated; such a task is left
-    out of both. Paired: test of the differences by task. Not paired: Student's test with equal variances. The values are
-    descriptive (`CAVEAT`). Columns tasks, difference (of the means, in [-1, 1]), t, p (two-tailed; NaN: no test), note (why
-    there is none). Raises BadInput where the curves differ in length or are shorter than two.
+    out of both. A test of the differences by task; the values are descriptive (`CAVEAT`). Columns tasks, difference (of the
+    means, in [-1, 1]), t, p (two-tailed; NaN: no test), note (why there is none). Raises BadInput where the curves differ in
+    length or are shorter than two.
     """
     if len(first) != len(second):
         lengths = f"{len(first)} and {len(second)} tasks"
@@ -88,27 +88,24 @@ def p_values(first: Sequence[float | None], second: Sequence[float | None], *, i
     tests = []
     for n in range(2, len(first) + 1):
         pairs = [(a, b) for a, b in zip(first[:n], second[:n], strict=True) if a is not None and b is not None]
-        tests.append((n, *_tested(np.array(pairs, dtype=np.float64).reshape(-1, 2), is_paired)))
+        tests.append((n, *_tested(np.array(pairs, dtype=np.float64).reshape(-1, 2))))
     import pandas as pd
 
     return pd.DataFrame(tests, columns=["tasks", "difference", "t", "p", "note"])
 
 
-def _tested(values: NDArray[np.float64], is_paired: bool) -> tuple[float, float, float, str]:
+def _tested(values: NDArray[np.float64]) -> tuple[float, float, float, str]:
     """Difference, t, p and note of two curves [n, 2]."""
-    from scipy.stats import ttest_ind, ttest_rel  # takes long to load, for the few who ask
+    from scipy.stats import ttest_rel  # takes long to load, for the few who ask
 
     if len(values) < 2:
         return math.nan, math.nan, math.nan, "fewer than two tasks were evaluated in both runs"
     first, second = values.T
     mean = float((first - second).mean())
-    spread = (first - second).std(ddof=1) if is_paired else math.sqrt((first.var(ddof=1) + second.var(ddof=1)) / 2)
-    if spread <= _NO_SPREAD:
-        what = "the difference is the same after every task" if is_paired else "neither curve has moved"
-        equal = "the two curves are equal so far"
-        note = equal if abs(mean) <= _NO_SPREAD else f"{what}, so there is no spread to hold it against"
-        return mean, math.nan, math.nan, note
-    test = (ttest_rel if is_paired else ttest_ind)(first, second)
+    if (first - second).std(ddof=1) <= _NO_SPREAD:
+        constant = "the difference is the same after every task, so there is no spread to hold it against"
+        return mean, math.nan, math.nan, "the two curves are equal so far" if abs(mean) <= _NO_SPREAD else constant
+    test = ttest_rel(first, second)
     return mean, float(test.statistic), float(test.pvalue), ""
 
 

@@ -35,7 +35,6 @@ FIELDS: list[link.Field[Any]] = [
     link.Field("focus", "f", "budget", link.Maybe(link.BUDGET), None),
     link.Field("first", "a", "first of the pair", link.Maybe(link.Choice(LETTERS)), None),
     link.Field("second", "b", "second of the pair", link.Maybe(link.Choice(LETTERS)), None),
-    *comparison.FIELDS,
     comparison.FIELD,
 ]
 NOTHING: dict[str, object] = {field.name: field.default for field in FIELDS if field.name != "runs"}
@@ -167,13 +166,11 @@ def draw(view: state.View, run_ids: Sequence[str]) -> dict[str, object]:
     views: dict[str, Callable[[], None]] = {
         "Paired difference": lambda: values.update(_pair(view, results)),
         "What privacy costs": lambda: _trade_off(results),
-        "p values": lambda: values.update(comparison.p_value_curve(view, results, chosen, _provenance)),
         comparison.TITLE: lambda: values.update(wanted=_needed(view, results)),
         "Settings": lambda: _settings(results),
     }
-    # A link holds a t-test, or a wanted accuracy, only while its tab is open.
-    linked = "p values" if view["t_first"] is not None else comparison.TITLE if view["wanted"] is not None else None
-    layout.views(views, view.key("views"), linked)
+    # A link holds a wanted accuracy only while its tab is open.
+    layout.views(views, view.key("views"), comparison.TITLE if view["wanted"] is not None else None)
     return values
 
 

@@ -3,29 +3,27 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import combinations
-from typing import Any, cast
+from typing import cast
 
 import pandas as pd
 import streamlit as st
 
 from dpcl_core.data.catalog import called
-from dpcl_core.errors import BadInput
 from dpcl_core.events import References
 from dpcl_core.fields import flat
-from dpcl_core.figures import curves, statistics, tradeoff
-from dpcl_core.figures.picture import Provenance, epsilon_label, epsilons_text
+from dpcl_core.figures import statistics, tradeoff
+from dpcl_core.figures.picture import Provenance, epsilons_text
 from dpcl_core.methods import catalog as methods
 from dpcl_core.privacy.statement import Standing
-from dpcl_core.results import Result
 from dpcl_core.runs.run import Run
 from dpcl_core.spec import RunSpec
 from pages.parts import fields as parts_fields
 from pages.parts import figure_card, link, text
 from pages.parts.state import View
-from pages.parts.text import WORDS, capital, plain
+from pages.parts.text import capital
 
 LETTERS = tuple("ABCDEF")  # of runs side by side
 MOST = len(LETTERS)
@@ -232,74 +230,3 @@ def panel(
     )  # fmt: skip
     st.caption(_HOW)
     return wanted if wanted != start or linked is not None else None
-
-
-# The p-value curve of the Compare page: a t-test of two runs' average accuracies after every task.
-
-
-Side = tuple[str, float]  # a run's letter and one of its budgets
-FIELDS: list[link.Field[Any]] = [
-    link.Field("t_first", "ta", "first curve of the t-test", link.Maybe(link.Choice(LETTERS)), None),
-    link.Field("t_first_budget", "tc", "budget of the first curve", link.Maybe(link.BUDGET), None),
-    link.Field("t_second", "tb", "second curve of the t-test", link.Maybe(link.Choice(LETTERS)), None),
-    link.Field("t_second_budget", "td", "budget of the second curve", link.Maybe(link.BUDGET), None),
-    link.Field("paired", "tp", "paired t-test", link.Flag(), True),
-]
-
-
-def p_value_curve(
-    view: View, results: dict[str, Result], chosen: float | None, provenance: Callable[[dict[str, Result]], Provenance]
-) -> dict[str, object]:
-    """Draws the choice of two curves and their p-values; returns the link values. `chosen`: the budget shown above."""
-    sides = [(letter, epsilon) for letter, result in results.items() for epsilon in sorted(result.spec.privacy.epsilons)]
-    if len(sides) < 2:
-        st.info("A test needs two curves: pick another run above, or one with several budgets.")
-        return {}
-    # The two curves and whether tasks are paired: initially those of the link, else two runs at one budget.
-    left, right = st.columns(2)
-
-    def curve(place: str, offered: list[Side], likely: list[Side]) -> Side:
-        wanted = cast("Side", (view[f"t_{place}"], view[f"t_{place}_budget"]))
-        start = offered.index(wanted if wanted in offered else likely[0])
-        column, name = (left if place == "first" else right), f"{place.title()} curve"
-        return column.selectbox(name, offered, start, lambda side: _name(results, side), key=view.key(f"t-{place}"))
-
-    likely = [side for side in sides if side[1] == chosen] or sides
-    first = curve("first", sides, likely)
-    others = [side for side in sides if side != first]
-    likely = [side for side in likely if side[0] != first[0]] or [side for side in others if side[0] != first[0]] or others
-    second = curve("second", others, likely)
-    about, key = WORDS["comparison"]["chosen"], view.key("t-paired")
-    is_paired = st.toggle("Paired by task", value=bool(view["paired"]), key=key, help=about)
-    values: dict[str, object] = dict(zip([field.name for field in FIELDS], (*first, *second, is_paired), strict=True))
-    try:
-        one, other = (_curve(results[letter], epsilon) for letter, epsilon in (first, second))
-        tests = statistics.p_values(one, other, is_paired=is_paired)
-    except BadInput as error:
-        st.warning(plain(f"No test: {error}."))
-        return values
-    runs = {letter: results[letter] for letter in (first[0], second[0])}
-    if refusal := different_tests({letter: result.spec for letter, result in runs.items()}):
-        st.warning(f"{plain(refusal)} No test.")
-        return values
-    names = (_name(results, first), _name(results, second))
-    picture = statistics.p_value_curve(tests, names=names, dark=text.is_dark())
-    kind = "paired by task" if is_paired else "not paired, equal variances"
-    figure_card.show(
-        picture, provenance(runs), key="p-values", title="Do the two curves differ?",
-        note=f"{names[0]} against {names[1]}; two-tailed t-test, {kind}; lines at 0.05 and 0.01",
-        table=tests, linked=True,
-    )  # fmt: skip
-    st.caption(statistics.CAVEAT)
-    return values
-
-
-def _curve(result: Result, epsilon: float) -> list[float | None]:
-    """Average accuracy after each task, mean over the seeds; None where nothing was evaluated."""
-    frame = result.accuracy[result.accuracy["epsilon"] == epsilon]
-    means = curves.mean_so_far(frame).groupby("after_task")["value"].mean()
-    return [float(means[task]) if task in means.index else None for task in range(result.n_tasks)]
-
-
-def _name(results: dict[str, Result], side: Side) -> str:
-    return f"{side[0]}, {epsilon_label(side[1], results[side[0]].standing)}"

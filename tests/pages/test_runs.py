@@ -11,14 +11,12 @@ from urllib.parse import parse_qsl
 
 import pytest
 from safetensors.numpy import save
-from scipy import stats
 from streamlit.testing.v1 import AppTest
 
 from dpcl_core import checks
 from dpcl_core.backbones import catalog as backbones
 from dpcl_core.checkpoints import Checkpoint
 from dpcl_core.events import CellFinished, Event, References, TaskLearned
-from dpcl_core.figures.statistics import CAVEAT
 from dpcl_core.methods import catalog as methods
 from dpcl_core.papers import measured
 from dpcl_core.runs import resumption
@@ -211,7 +209,7 @@ def test_a_link_to_a_run_that_is_not_here_says_so_and_adds_no_row(open_page: Ope
             assert page.warning[0].value == f"The link asks for run {linked}, which is not in this store."
 
 
-# Compare: which runs, their differences, p values, and the arithmetic behind.
+# Compare: which runs, their differences, and the arithmetic behind.
 
 
 STATES: dict[Status, str] = {
@@ -244,7 +242,6 @@ def test_nothing_to_compare_shows_the_example_and_the_next_step(open_page: Open)
     ({"epsilons": (1.0,)}, {"epsilons": (2.0,)}, {}, ["share no ε"], []),
     ({}, {"labels": "data"}, {}, ["privacy-bar not-dp", "Whatever is published is at most"], []),
     ({}, {"labels": "prior"}, {}, ["A minus B, final accuracy", "- At ε = 1: ", "- Without noise: "], ["ε = ∞: "]),
-    ({}, {}, {"ta": "A"}, ["no test after 2, 3, 4, 5 tasks"], []),
     ({}, {"epsilons": (math.inf,)}, {"want": "20"}, ["B: No finite ε", "20 % accuracy needs"], []),
     ({}, {"labels": "data"}, {"want": "20"}, ["B: The list of labels is read from the data: no ε bounds that"], []),
 ])  # fmt: skip
@@ -357,55 +354,6 @@ def test_levels_are_drawn_where_all_runs_share_them() -> None:
     assert comparison.shared_references([one, References(0.25, None, n_tested=400.0, ceiling=0.9)]) is None
     other = References(0.1, 0.5, n_tested=400.0, ceiling=0.8)
     assert comparison.shared_references([one, other]) == References(0.1, None, n_tested=400.0)
-
-
-# The p values on the Compare page: two curves and a test, the link that opens it, and what cannot be tested in words.
-
-
-LOWER = (0.02, 0.05, 0.03, 0.09, 0.01)  # by how much the second run is worse after each task
-
-
-BOTH = {"ta": "A", "tc": "8", "tb": "B", "td": "8"}
-
-
-def test_a_link_opens_the_test_of_two_curves_and_not_paired_is_another(open_page: Open, store: Store) -> None:
-    runs = f"{_filled(store)},{_filled(store, lower_by=LOWER)}"
-    page = open_page("runs", view="compare", v="1", r=runs, **BOTH)
-    assert [box.label for box in page.selectbox] == ["First curve", "Second curve"]
-    expected = f"p = {stats.ttest_1samp(LOWER, 0).pvalue:.2g}:"
-    includes(words(page), f"After 5 tasks {expected} A, ε = 8 is ahead by 4.0 points on average.", CAVEAT)
-    assert dict(page.query_params) | {"tc": "8", "td": "8"} == dict(page.query_params)
-    assert address(open_page("runs", **address(page))) == address(page)
-    page.toggle[0].set_value(False).run()
-    assert "not paired, equal variances" in words(page)
-    assert page.query_params["tp"] == "0"
-    assert expected not in words(page)
-
-
-def test_curves_of_different_length_are_one_sentence_and_nothing_is_lost(open_page: Open, store: Store) -> None:
-    first, second = _filled(store), _filled(store, tasks=2)
-    page = open_page("runs", view="compare", v="1", r=f"{first},{second}", **BOTH)
-    refused = [warning.value.replace("\\", "") for warning in page.warning]
-    assert refused[-1].startswith("No test: curves = 5 and 2 tasks: must be of the same length")
-    assert [run.id for run in store.list_runs()] == [second, first]
-    assert drawings(page), "the accuracy curves above are still there"
-
-
-def test_other_test_data_are_refused(open_page: Open, store: Store) -> None:
-    second = replay.finished(store, replace(SPEC, data=replace(SPEC.data, test_per_class=5)), name="fewer")
-    page = open_page("runs", view="compare", v="1", r=f"{_filled(store)},{second}", ta="A", tb="B")
-    assert any("No test." in warning.value.replace("\\", "") for warning in page.warning)
-
-
-def test_a_budget_that_is_not_there_is_replaced(open_page: Open, store: Store) -> None:
-    page = open_page("runs", view="compare", v="1", r=_filled(store, epsilons=(1.0,)), ta="A", tc="3")
-    assert "A test needs two curves" in words(page)
-
-
-def test_a_claimed_budget_is_named_as_one(open_page: Open, store: Store, monkeypatch: Patch) -> None:
-    monkeypatch.setattr(methods, "CARDS", {**methods.CARDS, "cosine": replace(methods.CARDS["cosine"], guarantee="nominal")})
-    page = open_page("runs", view="compare", v="1", r=_filled(store), ta="A", tc="1", tb="A", td="inf")
-    assert "A, claimed ε = 1 against A, no noise" in words(page)
 
 
 # Which runs can be compared, and where settings differ.
