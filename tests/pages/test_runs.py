@@ -16,7 +16,7 @@ from streamlit.testing.v1 import AppTest
 from dpcl_core import checks
 from dpcl_core.backbones import catalog as backbones
 from dpcl_core.checkpoints import Checkpoint
-from dpcl_core.events import CellFinished, Event, References, TaskLearned
+from dpcl_core.events import CellFinished, References
 from dpcl_core.methods import catalog as methods
 from dpcl_core.papers import measured
 from dpcl_core.runs import resumption
@@ -218,17 +218,11 @@ STATES: dict[Status, str] = {
 }  # fmt: skip
 
 
-def _filled(store: Store, *, lower_by: tuple[float, ...] = (), **more: object) -> str:
-    """A finished run of these settings; `lower_by`: by how much it is worse after each task."""
+def _filled(store: Store, **more: object) -> str:
+    """A finished run of these settings."""
     spec = replay.a_spec(**more)  # type: ignore[arg-type]
-
-    def lowered(event: Event) -> Event:
-        if not isinstance(event, TaskLearned) or not lower_by:
-            return event
-        return replace(event, accuracy=tuple(a if a is None else a - lower_by[event.task] for a in event.accuracy))
-
     said = replay.recorded(spec, n_tasks=spec.scenario.tasks)  # type: ignore[attr-defined]
-    return replay.fill(store, spec, list(map(lowered, said)), name=f"run {more}")
+    return replay.fill(store, spec, said, name=f"run {more}")
 
 
 def test_nothing_to_compare_shows_the_example_and_the_next_step(open_page: Open) -> None:
