@@ -13,7 +13,7 @@ from pydantic import Field
 from dpcl_core import paths
 from dpcl_core.documents import Document
 
-PUBLIC = "Public data: one private number without noise ends every promise."  # said above every lesson
+PUBLIC = "Public data. With private data, one number without noise ends every promise."  # said above every lesson
 # The course: its parts and their lessons, in the order in which they are taught; a lesson's number is its place in `NAMES`.
 PARTS: Mapping[str, tuple[str, ...]] = {
     "One release": ("coin", "unit"),
