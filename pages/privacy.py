@@ -69,7 +69,6 @@ def page() -> None:
         claim_calculator.leak()
     with left:
         above = st.container()
-        claim_calculator.odds()
         claim_calculator.check_card()
         with above, layout.card("calculator"):  # drawn last, because for random batches the accountant has to load
             asked = _asked(view, "noise")

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import streamlit as st
 
 from dpcl_core import paths
-from dpcl_core.elements.calculator import BUDGETS, DELTA
+from dpcl_core.elements.calculator import DELTA
 from dpcl_core.events import Claim, Guarantee
 from dpcl_core.figures.picture import epsilon_label, epsilon_text
 from dpcl_core.methods import catalog as methods
-from dpcl_core.privacy import calculator, card, gaussian, labels, statement
+from dpcl_core.privacy import calculator, card, labels, statement
 from dpcl_core.privacy.accounting import list_budget, training_budget
 from dpcl_core.privacy.audit_bounds import Audited
 from dpcl_core.spec import Adjacency, PrivacySpec, RunSpec
@@ -171,7 +171,7 @@ def best_attack(answer: calculator.Answer, rate: float, steps: int, adjacency: A
     return best.advantage, best.hits
 
 
-# What ε and lists of labels mean, in words and tables that depend on nothing.
+# What lists of labels mean, in words and tables that depend on nothing.
 
 
 _PEOPLE: Final = (1, 5, 20, 100, 200, 500)
@@ -181,26 +181,6 @@ LISTS: Final = (
     ("learned under DP", "labels that many people have, within ε", "a share of ε, half of δ", "rare labels are left out"),
     ("from the data", "with certainty, who alone has a label", "**no bound**", "every promise"),
 )
-
-
-@figure_card.still
-def odds() -> None:
-    """Draws how often a guess whether somebody took part can be right."""
-    sigmas = {epsilon: gaussian.sigma(epsilon, DELTA) for epsilon in BUDGETS}
-    with layout.card("odds", "**ε as odds**: how often can a guess whether someone took part be right?"):
-        layout.draw_table(("ε", "worst case, at most", "one Gaussian release", "its σ"), (
-            (
-                epsilon_text(epsilon), f"{math.ceil(statement.odds_bound(epsilon, DELTA) * 1e4 - 1e-6) / 100:g} %",
-                f"{100 * statement.gaussian_odds_bound(sigma):.1f} %",
-                rounded_up(sigma),
-            )
-            for epsilon, sigma in sigmas.items()
-        ), names=0)  # fmt: skip
-        st.caption(
-            f"δ = {DELTA:g}. Taking part and not taking part are equally likely beforehand. The attacker sees the release "
-            "and knows everything else. The worst case holds for any mechanism with this ε; the third column is exact for "
-            "the Gaussian release used here."
-        )
 
 
 @figure_card.still

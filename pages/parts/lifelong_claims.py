@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from itertools import product
 from typing import Any
 
 import streamlit as st
@@ -43,24 +41,14 @@ FIELDS: list[link.Field[Any]] = [
 TITLE = "Claimed, accounted, audited: one noise for all (Lifelong DP, L2DP-ML)"
 
 
-@dataclass(frozen=True)
-class Inputs:
-    """The values of the controls, except the sizes in Δ_R."""
-
-    network: str
-    epsilon: float
-    share: float
-    norm: float
-
-
 def _body(view: state.View, given: Guarantee | None) -> dict[str, object]:
     controls = Controls(view, FIELDS)
     left, right = st.columns(2)
     with left:
-        plan, inputs = _theorem(controls, of_a_run=given is not None)
+        plan, asked = _theorem(controls, of_a_run=given is not None)
     with right:
         if plan is not None:
-            setting = _setting(plan, given, inputs)
+            setting = _setting(plan, given, *asked)
             whose = "the run above" if given is not None else "the numbers on the left"
             with layout.card("audits", "**Attack it**"):
                 st.caption(
@@ -77,7 +65,6 @@ def _body(view: state.View, given: Guarantee | None) -> dict[str, object]:
                     f"Without any error, this many rounds prove at most {most:.2f} ({of_last:.2f} for the last attack): "
                     "the number of rounds is the limit, not the attack."
                 )
-            _scales(claim.sizes(NETWORKS[inputs.network][1], 10), inputs)
     layout.arrow("lessons", "This noise on pictures, and what it leaves to learn", {"v": "1", "l": "shared"})
     return controls.values
 
@@ -93,8 +80,8 @@ def _term(value: float) -> str:
     return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
 
 
-def _theorem(controls: Controls, *, of_a_run: bool) -> tuple[claim.Plan | None, Inputs]:
-    """Draws the controls and the terms of the theorem; returns the noise plan (None: invalid) and the inputs."""
+def _theorem(controls: Controls, *, of_a_run: bool) -> tuple[claim.Plan | None, tuple[float, float]]:
+    """Draws the controls and the terms of the theorem; returns the noise plan (None: invalid), and ε and encoder's share."""
     with layout.card("theorem", "**What Theorem 2 says**"):
         if of_a_run:
             st.caption("Numbers to try; the run's own are above.")
@@ -110,13 +97,12 @@ def _theorem(controls: Controls, *, of_a_run: bool) -> tuple[claim.Plan | None, 
             epsilon = controls.number("l_epsilon", "ε claimed", width=150)
             norm = controls.number("l_norm", "‖θ1‖", width=150)
         share = controls.share("l_share", "Encoder's share (ε1 and the two terms of the dataset)", 0.05, 0.05)
-        inputs = Inputs(network, epsilon, share, norm)
         chosen = claim.Sizes(d, hidden, d, hidden, sizes.n_last, 10)
         try:
             plan = claim.plan(chosen, "literal", batch, epsilon, share, norm)  # d and |h1| are those of the chosen rule
         except BadInput as refused:
             st.error(plain(str(refused)))
-            return None, inputs
+            return None, (epsilon, share)
         claimed, n_inputs = plan.claim(norm), sizes.n_inputs
         rows = {name: _term(term) for name, term in claimed.terms.items()}
         rows |= {"**claimed in all, not verified**": f"**{shown_number(claimed.epsilon)}**", "**accounted**": "**no bound**"}
@@ -132,27 +118,13 @@ def _theorem(controls: Controls, *, of_a_run: bool) -> tuple[claim.Plan | None, 
             f"Claimed ε = {shown_number(claimed.epsilon)} ({claim.SOURCE}, not verified). One noise vector is shared by "
             "all records. Subtracting two noisy records removes it."
         )
-    return plan, inputs
+    return plan, (epsilon, share)
 
 
-def _scales(sizes: claim.Sizes, inputs: Inputs) -> None:
-    """Draws the noise at the same ε for other λ, under both readings of Δ_R."""
-    rows = []
-    rules: tuple[claim.DeltaR, ...] = ("literal", "witness")
-    for rule, batch in product(rules, (100, 500, 2499, 50_000)):
-        plan = claim.plan(sizes, rule, batch, inputs.epsilon, inputs.share, inputs.norm)
-        terms = plan.terms(inputs.norm)
-        numbers = (plan.epsilon1, terms["ε1/γ_x"], terms["ε1/γ"], plan.input_scale, plan.hidden_scale)
-        rows.append((rule, f"{batch:,}", *map(_term, numbers)))
-    with layout.card("scales", "**The noise at the same ε, for other λ**"):
-        st.caption("The paper states neither λ nor the numbers in Δ_R. λ = 50,000: Algorithm 1, on whole tasks.")
-        layout.draw_table(("Δ_R", "λ", "ε1", "ε1/γ_x", "ε1/γ", "b", "on a hidden unit"), rows)
-
-
-def _setting(plan: claim.Plan, given: Guarantee | None, inputs: Inputs) -> l2dp_games.Setting:
+def _setting(plan: claim.Plan, given: Guarantee | None, epsilon: float, share: float) -> l2dp_games.Setting:
     """The attacked noise: that of the run on the page, else that of the theorem's card."""
     if given is None or given.claim is None:
-        return l2dp_games.Setting(inputs.epsilon, inputs.share, plan.input_scale, plan.scale2)
+        return l2dp_games.Setting(epsilon, share, plan.input_scale, plan.scale2)
     terms, numbers = given.claim.terms, given.claim.numbers
     total = given.claim.epsilon
     of_output = terms.get("ε2", 0.5 * total) / total

@@ -202,7 +202,6 @@ def test_sections_are_closed_and_cost_nothing_until_they_are_opened(open_page: O
     ({"l": "1"}, 0, [
         "| ε1/γ_x | 2.54e-05 |", "| **claimed in all, not verified** | **0.5** |", "| **accounted** | **no bound** |",
         "b = Δ_R/(ε1 λ) = **39,356** on each value of an input",
-        "| literal | 500 | 0.25 | 2.54e-05 | 6.73e-06 | 39,356 | 78,711 |", "| witness | 2,499 | 0.153 | 0.077 |",
         "Claimed ε = 0.5 (Lai et al. 2022, Theorem 2, not verified).",
     ]),
     ({"l": "1", "ld": "10", "lh": "8", "lb": "100"}, 0, ["Δ_R = d(|h1| + 2) = 100,"]),
