@@ -107,6 +107,24 @@ def test_single_precision_is_the_exact_sum_rounded(std: float, then: bytes) -> N
     assert found.tolist() == [float(np.float32(value)) for value in rounded_exactly(clean, drawn, std, step)]
 
 
+@pytest.mark.parametrize("then", [b"\0", b"\xff"])
+def test_rows_of_several_scales_drawn_ahead_are_the_exact_sums_rounded(then: bytes) -> None:
+    """Three rows in one block, an odd number of values in all, so that the last draw is discarded; two additions."""
+    stds, size, half = (1.0, 3.7, 1e-3), 67, 101
+    words = corner_words(np.uint32, 2 * half).reshape(2, 2, half)
+    ahead = gaussian.Ahead32(3 * size, stds, 2, fed(words, then))
+    scales = np.repeat(stds, size)
+    steps = np.array([gaussian.grid32(std) for std in scales])
+    for addition in (1, 0):  # what was drawn last is used first
+        drawn = list(chain(*exact_pairs(words[:, addition], 32, then)))[: 3 * size]
+        clean = (np.random.default_rng(1).standard_normal(3 * size) * scales).astype(np.float32)
+        each = list(zip(drawn, scales, steps, strict=True))
+        turns = [float(step * (mpmath.floor(n * std / step) + 0.5) - std * n) for n, std, step in each]
+        clean[::2] = np.nextafter(np.array(turns, dtype=np.float32), np.float32(0))[::2]
+        expected = [rounded_exactly(one, [n], std, step) for one, (n, std, step) in zip(clean[:, None], each, strict=True)]
+        assert ahead.added(clean).tolist() == [float(np.float32(value)) for (value,) in expected]
+
+
 @pytest.mark.parametrize("noise", ["release", "seeded"])
 def test_what_of_a_number_lies_on_the_grid_is_added_as_it_is(noise: str) -> None:
     """In double precision 2^23 steps and a fraction are not rounded to whole steps before they have their noise."""
