@@ -147,29 +147,24 @@ def _blockwise(clean: Floats, std: float, bits: Bits, rounded: Callable[[Floats,
     return released.reshape(np.shape(clean))
 
 
-def _normal(
-    low: Floats, words: Words, ratio: float | Floats, bits: Bits, margin: float = _MARGIN,
-    within: tuple[float, float] = _RANGE,
-) -> Floats:  # fmt: skip
+def _normal(low: Floats, words: Words, ratio: float, bits: Bits) -> Floats:
     """round(low + ratio n) for pairs of exact standard normal n, from 64 bits of each U and V, more where needed.
 
-    Args: low, words [2, pairs], of words row 0: U, row 1: V; ratio: standard deviation over grid, one or [2, pairs], at most
-    2^25 (with `_MARGIN_AGAIN` 2^3); margin, within: the bound on the error, and the U for which it holds.
+    Args: low, words [2, pairs], of words row 0: U, row 1: V; ratio: standard deviation over grid, at most 2^25.
     """
     with np.errstate(divide="ignore", invalid="ignore"):  # U = 0 is computed again
         uniform, sums = _in_double(words, ratio)
         sums += low
         integers: Floats = np.rint(sums)
         sums -= integers
-    is_certain = (np.abs(sums) <= 0.5 - margin).all(axis=0) & (uniform >= within[0]) & (uniform <= within[1])
-    ratios = np.broadcast_to(ratio, low.shape)
+    is_certain = (np.abs(sums) <= 0.5 - _MARGIN).all(axis=0) & (uniform >= _RANGE[0]) & (uniform <= _RANGE[1])
     for pair in np.flatnonzero(~is_certain):
         rests, known = low[:, pair].tolist(), words[:, pair].tolist()
-        integers[:, pair] = _by_intervals(_gaussian_pair, rests, known, ratios[:, pair].tolist(), 64, bits)
+        integers[:, pair] = _by_intervals(_gaussian_pair, rests, known, [ratio] * 2, 64, bits)
     return integers
 
 
-def _in_double(words: Words, ratio: float | Floats) -> tuple[Floats, Floats]:
+def _in_double(words: Words, ratio: float) -> tuple[Floats, Floats]:
     """U [pairs] and ratio n [2, pairs] in double precision."""
     uniform = words[0] * 2.0**-64
     angle = words[1].view(np.int64) * (2 * math.pi * 2.0**-64)  # in [-pi, pi], where it has more digits
@@ -238,7 +233,7 @@ class Ahead32:
         np.abs(low, out=low)
         is_sure = np.less_equal(low, _SURE32, out=self._is_sure[:n])  # NaN is not
         if not is_sure.all():
-            self._recompute(np.flatnonzero(~is_sure), clean, block, more)
+            self._recompute(np.flatnonzero(~is_sure).tolist(), clean, block, more)
         np.add(high, more, out=released)
         released *= block.steps
         released += np.float32(0)  # makes +0 of -0
@@ -270,20 +265,34 @@ class Ahead32:
         if len(block.ratios) > 1:
             drawn *= block.ratios
 
-    def _recompute(
-        self, unsure: NDArray[np.intp], clean: NDArray[np.float32], block: _Block, more: NDArray[np.float32]
-    ) -> None:
+    def _recompute(self, unsure: list[int], clean: NDArray[np.float32], block: _Block, more: NDArray[np.float32]) -> None:
         """Writes the roundings of these pairs into `more`, with 32 more bits of each U and V, in double precision."""
-        places = np.unique(unsure % self._half) + np.array([[0], [self._half]])
-        is_there = places < len(clean)  # the last pair may lack its second number
-        inside = np.where(is_there, places, 0)
-        scales = np.minimum(inside, len(block.per_step) - 1)  # 0: one scale for all
-        low = clean[inside].astype(np.float64) * block.per_step[scales]
-        low -= np.rint(low)
-        later = np.frombuffer(self._bits(4 * places.size), dtype=np.uint32).reshape(places.shape)
-        words = self._words[:, self._n_drawn, places[0]].astype(np.uint64) << np.uint64(32) | later
-        rounded = _normal(low, words, block.exact_ratios[scales], self._bits, _MARGIN_AGAIN, _RANGE_AGAIN)
-        more[places[is_there]] = rounded[is_there]
+        half, last = self._half, len(block.per_step) - 1  # 0: one scale for all
+        pairs, words = {place % half for place in unsure}, self._words[:, self._n_drawn]
+        later = np.frombuffer(self._bits(8 * len(pairs)), dtype=np.uint32).tolist()
+        for pair in pairs:
+            digits = [words.item(0, pair) << 32 | later.pop(), words.item(1, pair) << 32 | later.pop()]
+            low, ratios = [], []
+            for place in range(pair, len(clean), half):  # the last pair may lack its second number
+                value = clean.item(place) * block.per_step.item(min(place, last))
+                low.append(value - round(value))
+                ratios.append(block.exact_ratios.item(min(place, last)))
+            more[pair::half] = _pair_in_double(low, digits, ratios, self._bits)
+
+
+def _pair_in_double(low: list[float], digits: list[int], ratios: list[float], bits: Bits) -> list[int]:
+    """round(low + ratio n) for one or both of a pair n, from 64 bits of U and V, more where needed; ratios up to 2^3."""
+    uniform, angle = digits[0] * 2.0**-64, (digits[1] - (digits[1] >> 63 << 64)) * (2 * math.pi * 2.0**-64)
+    if _RANGE_AGAIN[0] <= uniform <= _RANGE_AGAIN[1]:
+        radius, integers = math.sqrt(-2 * math.log(uniform)), []
+        for rest, ratio, side in zip(low, ratios, (math.cos, math.sin), strict=False):
+            value = rest + ratio * (radius * side(angle))
+            integers.append(round(value))
+            if abs(value - integers[-1]) > 0.5 - _MARGIN_AGAIN:
+                break
+        else:
+            return integers
+    return _by_intervals(_gaussian_pair, low, digits, ratios, 64, bits)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
