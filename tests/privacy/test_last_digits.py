@@ -27,7 +27,7 @@ from dpcl_core.privacy.mechanisms import (
     noisy_mean,
 )
 from dpcl_core.privacy.noise import ReleaseNoise
-from dpcl_core.privacy.sums import RowProducts, clipped_rows, finite_rows, unit_rows
+from dpcl_core.privacy.sums import ExactSum, RowProducts, clipped_rows, finite_rows, unit_rows
 from dpcl_core.privacy.text_mechanisms import Randomiser, clipped, noisy_embeddings, noisy_records
 
 K, N, STD = 24, 1500, 3.7
@@ -271,6 +271,22 @@ def test_numbers_of_24_and_of_18_bits_are_multiplied_without_rounding() -> None:
     rows[:, 0], matrix[0] = 2**24 - 1, 2**18 - 1  # no row and no column is on a coarser grid
     for scale in (2.0**-900, 2.0**-140, 1.0, 2.0**100):  # a row's and a column's own grids
         np.testing.assert_array_equal(RowProducts(matrix * 2.0**-30).of(rows * scale), (rows @ matrix) * (scale * 2.0**-30))
+
+
+def test_no_row_moves_anothers_grid_however_large_it_is() -> None:
+    rows, matrix = FACTORS.standard_normal((9, 64)), FACTORS.standard_normal((64, 5))
+    rows *= 2.0 ** np.arange(-360, 361, 90)[:, None]
+    alone = np.vstack([RowProducts(matrix).of(row[None]) for row in rows])
+    np.testing.assert_array_equal(RowProducts(matrix).of(rows), alone)
+
+
+def test_a_sum_of_more_steps_than_a_float_holds_stays_at_the_last_one_that_it_holds() -> None:
+    """Or its rounding would move two neighbours' sums farther apart than the one row between them."""
+    for sign in (1, -1):
+        total = ExactSum((1,), 0.5)
+        for _ in range(3):
+            total.add(np.array([sign * 2.0**51]))
+        assert total.value().tolist() == [sign * 2.0**52], "2^53 steps of a half"
 
 
 def test_rows_that_are_not_finite_and_rows_of_zeros_give_zeros() -> None:
