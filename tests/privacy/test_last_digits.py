@@ -27,11 +27,11 @@ from dpcl_core.privacy.mechanisms import (
     noisy_mean,
 )
 from dpcl_core.privacy.noise import ReleaseNoise
-from dpcl_core.privacy.sums import ExactSum, RowProducts, clipped_rows, finite_rows, unit_rows
+from dpcl_core.privacy.sums import STEP, ExactSum, RowProducts, clipped_rows, finite_rows, on_grid, unit_rows
 from dpcl_core.privacy.text_mechanisms import Randomiser, clipped, noisy_embeddings, noisy_records
 
 K, N, STD = 24, 1500, 3.7
-GENERATOR = np.random.default_rng(1)
+GENERATOR, FACTORS = np.random.default_rng(1), np.random.default_rng(3)
 OTHERS, LABELS = GENERATOR.standard_normal((40, K)), np.arange(40) % 2
 PERSON = GENERATOR.choice([-1, 1], K) * (1 + 0.1 * GENERATOR.random(K))
 Release = Callable[[bool, int], np.ndarray]
@@ -243,6 +243,13 @@ def test_a_mean_of_neighbours_moves_by_one_share(values: list[float], other: flo
     assert abs(of_sum([*values, other]) - of_sum(values)) <= 1
 
 
+def test_each_number_of_a_mean_is_on_the_grid_before_it_is_added() -> None:
+    """Cut off once, at the end, their sum would be larger."""
+    many = FACTORS.random(3000)
+    found = noisy_mean(many, 2**20, 0.0, ReleaseNoise(), ledgers(1)[0], task=0, what="mean")
+    assert Fraction(found) * 2**20 == sum(map(Fraction, on_grid(many.copy(), STEP).tolist()))
+
+
 @FUZZ
 @given(ROWS)
 def test_unit_rows_are_no_longer_than_one(rows: list[list[float]]) -> None:
@@ -250,9 +257,6 @@ def test_unit_rows_are_no_longer_than_one(rows: list[list[float]]) -> None:
 
 
 # Products of rows with a public matrix are exact sums of numbers on grids, so no row depends on another.
-
-
-FACTORS = np.random.default_rng(3)
 
 
 @pytest.mark.parametrize("width", [1, 2, 1023, 1024, 2047])
