@@ -325,10 +325,10 @@ def actions(place: DeltaGenerator, *, is_shared: bool = False, help_text: str = 
     """Draws the header's buttons: undo and redo if there is a view, the link to this view, help and the presenter's size."""
     with place:
         if view is not None:
-            back, ahead = view.steps()
-            step = view.step
-            st.button("Undo", "undo", "Alt + Z", on_click=step, kwargs={"is_back": True}, disabled=not back, shortcut="alt+z")
-            st.button("Redo", "redo", "Alt + Y", on_click=step, kwargs={"is_back": False}, disabled=not ahead, shortcut="alt+y")
+            back, on = view.steps()
+            go = view.step
+            st.button("Undo", "undo", "Alt + Z", on_click=go, kwargs={"is_back": True}, disabled=not back, shortcut="alt+z")
+            st.button("Redo", "redo", "Alt + Y", on_click=go, kwargs={"is_back": False}, disabled=not on, shortcut="alt+y")
         # Drawn when it is opened: by then a part of the page may have changed the view by itself.
         if is_shared and (share := popover("Share", "share", help="A link to exactly this view")) is not None:
             with share:
