@@ -264,7 +264,7 @@ def _predicted(state: _State, stage: lesson_stage.Stage) -> bool:
             key=stage.key("predict"), disabled=state.is_done and place in predictions,
         )  # fmt: skip
         if choice is None:
-            st.caption("Choose an answer: it may be wrong.")
+            st.caption("Choose an answer; it may be wrong.")
             return False
     predictions[place] = choice
     return True

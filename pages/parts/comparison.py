@@ -1,4 +1,4 @@
-"""Comparability of runs, and the settings in which they differ. Pure: no streamlit."""
+"""Comparability of runs, the settings in which they differ, and the ε that a wanted accuracy needs."""
 
 from __future__ import annotations
 

@@ -28,6 +28,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from dpcl_core import paths
 from dpcl_core.data.files import replacing
+from dpcl_core.errors import instead_of
 
 STATIC: Final = Path(st.__file__).parent / "static" / "static"
 _PLAIN: Final = "identity"
@@ -78,7 +79,7 @@ def style() -> tuple[str, str] | None:
         _keep(_PLAIN, name, lambda: subset(font, named(STATIC.glob("js/*.js"))))
         text = sheet.read_text(encoding="utf-8").replace(f"../media/{font.name}", f"../{name}")
         return f"./static/css/{sheet.name}", address("index.css", text.encode())
-    except OSError:
+    except (OSError, ValueError):
         return None
 
 
@@ -150,24 +151,28 @@ def named(scripts: Iterable[Path]) -> set[str]:
 
 
 def subset(font: Path, icons: Collection[str]) -> bytes:
-    """The font, a WOFF2 file, with these icons alone: what draws one is a ligature of the letters of its name."""
+    """The font, a WOFF2 file, with these icons alone: what draws one is a ligature of the letters of its name.
+
+    Raises ValueError for a file of another kind, which another version of the framework may bring.
+    """
     from fontTools.subset import Options, Subsetter  # loaded only where the font is made
     from fontTools.ttLib import TTFont
 
-    whole, made = TTFont(font), BytesIO()
-    letters = {glyph: chr(code) for code, glyph in whole.getBestCmap().items() if code < 128}
-    parts = (part.ExtSubTable for lookup in whole["GSUB"].table.LookupList.Lookup for part in lookup.SubTable)
-    groups = (each for part in parts for each in part.ligatures.items())
-    drawn = [
-        one.LigGlyph
-        for first, group in groups
-        for one in group
-        if "".join(letters.get(glyph, "?") for glyph in (first, *one.Component)) in icons
-    ]
-    kept = Subsetter(Options(layout_closure=False, layout_features=["*"]))  # closed, letters would bring all ligatures along
-    kept.populate(glyphs=drawn, text="".join(letters.values()))
-    kept.subset(whole)
-    whole.save(made)
+    with instead_of(Exception, say=ValueError(f"{font.name} has no ligatures that a font of icons has")):
+        whole, made = TTFont(font), BytesIO()
+        letters = {glyph: chr(code) for code, glyph in whole.getBestCmap().items() if code < 128}
+        parts = (part.ExtSubTable for lookup in whole["GSUB"].table.LookupList.Lookup for part in lookup.SubTable)
+        groups = (each for part in parts for each in part.ligatures.items())
+        drawn = [
+            one.LigGlyph
+            for first, group in groups
+            for one in group
+            if "".join(letters.get(glyph, "?") for glyph in (first, *one.Component)) in icons
+        ]
+        kept = Subsetter(Options(layout_closure=False, layout_features=["*"]))  # closed, letters would bring all along
+        kept.populate(glyphs=drawn, text="".join(letters.values()))
+        kept.subset(whole)
+        whole.save(made)
     return made.getvalue()
 
 

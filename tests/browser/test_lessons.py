@@ -85,7 +85,7 @@ def test_lesson_1_by_keyboard_on_a_phone(app: App, visit: Visit) -> None:
     ahead = fresh.get_by_role("button", name="○ 5. The best attacker, held")
     expect(ahead).to_have_count(0)
     fresh.get_by_role("button", name="○ 4. A list from before").click()
-    expect(fresh.get_by_text("Choose an answer: it may be wrong.")).to_be_visible()
+    expect(fresh.get_by_text("Choose an answer; it may be wrong.")).to_be_visible()
     expect(fresh.get_by_role("button", name="Next")).to_have_count(0)
     fresh.get_by_role("radio", name=text.load("label").steps[3].choices[0], exact=True).check()
     ahead.click()

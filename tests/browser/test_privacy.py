@@ -145,7 +145,7 @@ def test_an_own_text_that_is_too_long_or_empty_is_answered(app: App, visit: Visi
     expect(said).to_have_text("Only the first 600 of 800 characters are scored.", timeout=PATIENCE_MS)
     expect(page.locator(".tk-text [role=button]")).to_have_count(300)
     expect(word).to_be_hidden()  # its arithmetic is for who asks
-    page.get_by_text("Press a word: its arithmetic").click()
+    page.get_by_text("Press a word for its arithmetic").click()
     expect(word).to_be_visible()
     area.fill("")
     expect(page.locator(".tk-finding")).to_contain_text("Type a sentence")

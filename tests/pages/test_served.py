@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from gzip import decompress
+from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
+from fontTools.ttLib import TTFont
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.responses import PlainTextResponse
@@ -164,6 +167,33 @@ def test_the_style_sheet_is_the_frameworks_but_for_its_icon_font(places: tuple[P
 def test_all_icons_that_scripts_name_are_found() -> None:
     names = served.named(served.STATIC.glob("js/*.js"))
     assert {"keyboard_arrow_down", "expand_more", "more_vert", "check", "close", "info"} <= names
+
+
+def ligatures(font: TTFont) -> dict[str, Any]:
+    """The outlines of a font's icons, by what one may write for them."""
+    letters = {glyph: chr(code) for code, glyph in font.getBestCmap().items()}
+    parts = (part for lookup in font["GSUB"].table.LookupList.Lookup for part in lookup.SubTable)
+    groups = (each for part in parts for each in getattr(part, "ExtSubTable", part).ligatures.items())
+    drawn = ((one.LigGlyph, (first, *one.Component)) for first, group in groups for one in group)
+    return {"".join(letters.get(each, "?") for each in written): font["glyf"][glyph] for glyph, written in drawn}
+
+
+def test_every_icon_that_scripts_name_stays_with_its_outline_and_few_others() -> None:
+    names, whole = served.named(served.STATIC.glob("js/*.js")), TTFont(FONT)
+    few = TTFont(BytesIO(served.subset(FONT, names)))
+    kept, all_icons = ligatures(few), ligatures(whole)
+    assert len(known := names & all_icons.keys()) > 50
+    assert all(kept[icon] == all_icons[icon] and kept[icon].numberOfContours for icon in known)
+    assert len(few.getGlyphOrder()) < 2 * len(names) < len(whole.getGlyphOrder()) / 10
+
+
+@pytest.mark.parametrize("content", [b"", b"no font", FONT.read_bytes()[:5000]])
+def test_a_font_of_another_kind_leaves_the_frameworks_own(tmp_path: Path, monkeypatch: Patch, content: bytes) -> None:
+    for folder, name in (("css", "index.a.css"), ("media", "MaterialSymbols-a.woff2")):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / name).write_bytes(content)
+    monkeypatch.setattr(served, "STATIC", tmp_path)
+    assert served.style() is None
 
 
 # Data that go as files.
