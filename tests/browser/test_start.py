@@ -206,7 +206,7 @@ def test_a_set_is_started_from_its_card_and_stopped_as_a_whole_by_keyboard(app: 
     page.wait_for_url(re.compile("p=own"))  # the filters are kept
 
 
-BAR = 14  # words of the bar of pages, which the limits leave out
+BAR = 11  # words of the bar of pages, which the limits leave out
 # Labels and buttons count; numbers do not, nor what a figure, a table or a text that a figure shades says.
 _SHOWN = """() => { const words = [], how = { contentVisibilityAuto: true, opacityProperty: true, visibilityProperty: true };
     const figures = 'svg, table, .tk-text, [data-testid=stIconMaterial], a[href="#stMain"]', visit = (root) => {
