@@ -13,6 +13,7 @@ import os
 import re
 import traceback
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 from gzip import compress
 from html import escape
 from ipaddress import ip_address
@@ -151,6 +152,8 @@ def _with_state(states: WStates, sent: WidgetState) -> None:
 
 
 def _with_metadata(states: WStates, metadata: WidgetMetadata[object]) -> None:
+    if metadata.value_type is None:  # so the framework writes after it read an empty field, until the widget is drawn again
+        metadata = replace(metadata, value_type=states.widget_metadata[metadata.id].value_type)
     _set_metadata(states, metadata)
     _drop(states, metadata.id)
 

@@ -137,6 +137,18 @@ def test_a_whole_number_that_a_browser_sends_for_a_field_of_numbers_is_kept() ->
     assert states["n"] == 2
 
 
+def test_a_field_read_while_empty_keeps_its_type_until_it_is_drawn_again() -> None:
+    """The second of two quick messages comes before the page has drawn the field: a choice is kept, another type is not."""
+    states = WStates()
+    states.set_widget_metadata(WidgetMetadata("w", lambda value: value, lambda value: value, "int_value"))
+    states.set_widget_from_proto(WidgetState(id="w"))
+    assert states["w"] is None
+    states.set_widget_from_proto(WidgetState(id="w", string_value="forged"))
+    assert "w" not in states
+    states.set_widget_from_proto(WidgetState(id="w", int_value=1))
+    assert states["w"] == 1
+
+
 class Session(AppSession):
     """One that hears messages and does nothing else."""
 
