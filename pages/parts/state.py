@@ -104,7 +104,9 @@ class View:
         memory.change = n_changes()
         # A fast visitor, or one with a slow browser, acts before the browser has the newest address.
         is_behind = parameters in memory.replaced and not is_followed and not is_history()
-        is_other = parameters != memory.written and not is_behind
+        # Back from a view that was not drawn to its end leads to the one committed last.
+        is_left = is_history() and memory.opened not in (None, parameters)
+        is_other = is_left or (parameters != memory.written and not is_behind)
         # A press while the page is drawn for the first time ends that before it is committed, and belongs to the same epoch.
         is_unfinished = parameters == memory.opened and not is_return and not is_followed
         if (memory.written is None or is_return or is_other) and not is_unfinished:

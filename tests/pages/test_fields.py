@@ -231,6 +231,16 @@ def test_back_in_the_browser_leads_back(monkeypatch: Patch, is_history: bool) ->
     assert page.number_input[0].value == (3 if is_history else 4)
 
 
+def test_back_from_a_view_that_was_not_drawn_to_its_end_leads_back(monkeypatch: Patch) -> None:
+    page = _at(_whole(), 3, shown=None)
+    for is_cut_off, shown in ((True, "7"), (False, "3")):
+        page.session_state["is_cut_off"] = is_cut_off
+        page.query_params["s"] = shown
+        page.run()
+        monkeypatch.setattr("pages.parts.state.is_history", lambda: True)
+    assert (page.number_input[0].value, page.query_params["s"]) == (3, "3")
+
+
 # Refusals on Train speak as its form does.
 
 
