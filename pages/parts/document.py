@@ -28,6 +28,7 @@ from starlette.responses import HTMLResponse, PlainTextResponse, RedirectRespons
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from streamlit import config
+from streamlit.proto.ClientState_pb2 import ClientState
 from streamlit.proto.WidgetStates_pb2 import WidgetState
 from streamlit.runtime.app_session import AppSession
 from streamlit.runtime.state.common import WidgetMetadata
@@ -35,7 +36,7 @@ from streamlit.runtime.state.session_state import Serialized, WStates
 from streamlit.web.server.starlette.starlette_websocket import is_host_allowed
 
 from dpcl_core import unforeseen
-from pages.parts import fields, served
+from pages.parts import fields, served, state
 from pages.parts.text import in_document, plain
 from pages.parts.visitor import HERE
 
@@ -137,13 +138,21 @@ def _route(path: str, text: str) -> Route:
 
 SENTENCE: Final = "This page was sent a value that it does not offer. Reload it."
 _set_state, _set_metadata = WStates.set_widget_from_proto, WStates.set_widget_metadata
+_request = AppSession.request_rerun
 
 
 def install() -> None:
-    """Lets every session of this server drop values of a wrong type, and the wish to clear its caches."""
+    """Lets every session of this server drop values of a wrong type and the wish to clear its caches, and keep a Back."""
+    AppSession.request_rerun = _with_history  # type: ignore[method-assign, assignment]
     AppSession._handle_clear_cache_request = lambda self: None  # type: ignore[method-assign]
     WStates.set_widget_from_proto = _with_state  # type: ignore[method-assign, assignment]
     WStates.set_widget_metadata = _with_metadata  # type: ignore[method-assign, assignment]
+
+
+def _with_history(session: AppSession, sent: ClientState | None) -> None:
+    if sent is not None and sent.is_history_navigation and state.LED_TO in session.session_state:
+        session.session_state[state.LED_TO][:] = [sent.query_string]
+    _request(session, sent)
 
 
 def _with_state(states: WStates, sent: WidgetState) -> None:
@@ -159,10 +168,10 @@ def _with_metadata(states: WStates, metadata: WidgetMetadata[object]) -> None:
 
 
 def _drop(states: WStates, widget: str) -> None:
-    state, metadata = states.states.get(widget), states.widget_metadata.get(widget)
-    if not isinstance(state, Serialized) or metadata is None:
+    kept, metadata = states.states.get(widget), states.widget_metadata.get(widget)
+    if not isinstance(kept, Serialized) or metadata is None:
         return
-    sent = state.value.WhichOneof("value")
+    sent = kept.value.WhichOneof("value")
     # A browser sends a whole number as one, though its field may take others, too.
     if sent is not None and sent.replace("int_", "double_") != metadata.value_type.replace("int_", "double_"):
         del states.states[widget]

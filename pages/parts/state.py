@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 
 _CHANGES = "changes-of-page"  # session key: number of page changes
+LED_TO = "history-led-to"  # session key: the query to which Back or Forward led, until the page there is drawn
 _FROM = "from"  # parameter of a link within a page: the epoch that it was drawn in
 _DEPTH = 50  # steps that undo remembers
 _REPLACED = 16  # addresses that a browser may still send although this page has written others
@@ -132,6 +133,8 @@ class View:
     def commit(self, values: Mapping[str, object], codec: link.Codec) -> dict[str, str]:
         """Writes the current values to the address bar and the history; returns the query parameters."""
         now = codec.write(values, self.read.unknown)
+        if is_history():
+            st.session_state[LED_TO].clear()
         self._memory.record(now)
         self._memory.opened = None
         self._address(now)
@@ -177,9 +180,13 @@ class View:
 
 
 def is_history() -> bool:
-    """Whether the visitor pressed Back or Forward in the browser."""
-    context = get_script_run_ctx()
-    return context is not None and context.is_history_navigation
+    """Whether the visitor pressed Back or Forward in the browser, and the page there has not been drawn yet.
+
+    The framework says so of one message alone. Another from the same address, such as a figure's width, may end its run
+    before the page began.
+    """
+    context, led_to = get_script_run_ctx(), st.session_state.setdefault(LED_TO, [])
+    return context is not None and (context.is_history_navigation or context.query_string in led_to)
 
 
 # The store and the executor of this app process.

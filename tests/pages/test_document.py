@@ -18,16 +18,17 @@ from starlette.types import Message
 from starlette.websockets import WebSocket
 from streamlit import config, runtime
 from streamlit.proto.BackMsg_pb2 import BackMsg
+from streamlit.proto.ClientState_pb2 import ClientState
 from streamlit.proto.WidgetStates_pb2 import WidgetState
 from streamlit.runtime.app_session import AppSession
 from streamlit.runtime.memory_uploaded_file_manager import MemoryUploadedFileManager
 from streamlit.runtime.state.common import WidgetMetadata
-from streamlit.runtime.state.session_state import WStates
+from streamlit.runtime.state.session_state import SessionState, WStates
 from streamlit.runtime.uploaded_file_manager import UploadedFileRec
 
 import app
 from dpcl_core import unforeseen
-from pages.parts import document, fields
+from pages.parts import document, fields, state
 from pages.parts.text import in_document
 from tests.pages.conftest import Patch
 from tests.support.asserting import includes
@@ -124,7 +125,7 @@ def test_every_address_of_earlier_days_is_tried():
 @pytest.fixture(autouse=True)
 def installed(monkeypatch: Patch) -> Iterator[None]:
     ours = [(WStates, "set_widget_from_proto"), (WStates, "set_widget_metadata")]
-    for of, name in [*ours, (AppSession, "_handle_clear_cache_request")]:
+    for of, name in [*ours, (AppSession, "_handle_clear_cache_request"), (AppSession, "request_rerun")]:
         monkeypatch.setattr(of, name, getattr(of, name))  # put back at the end
     document.install()
     return iter(())
@@ -163,6 +164,21 @@ def test_no_message_of_a_browser_clears_what_is_kept_for_all() -> None:
         kept()
         Session().handle_backmsg(BackMsg(clear_cache=True))
     assert made == [1]
+
+
+def test_a_session_keeps_where_back_led_while_other_messages_overtake_it(monkeypatch: Patch) -> None:
+    """Each message to the server ends the run of the one before, maybe before the page began."""
+    asked: list[ClientState | None] = []
+    monkeypatch.setattr(document, "_request", lambda _, sent: asked.append(sent))
+    session, width = Session(), ClientState(query_string="v=1")
+    back = ClientState(query_string="v=1", is_history_navigation=True)
+    session._session_state = SessionState()
+    session.request_rerun(back)  # before any page was drawn, nothing has to be kept
+    session.session_state[state.LED_TO] = led_to = list[str]()
+    for sent in (width, back, width, None):
+        session.request_rerun(sent)
+        assert led_to == ([] if len(asked) < 3 else ["v=1"])
+    assert asked == [back, width, back, width, None]
 
 
 def words(value: object) -> str:

@@ -20,9 +20,9 @@ from dpcl_core.runs.shards import Sets
 from dpcl_core.runs.store import Store
 from dpcl_core.spec import Settings, parameter
 from pages import privacy, runs
-from pages.parts import fields, link, playground, train_form
+from pages.parts import fields, link, playground, state, train_form
 from pages.parts.link import Codec, Field
-from tests.pages.conftest import Open, Patch, words
+from tests.pages.conftest import Open, words
 from tests.support import replay
 
 
@@ -221,23 +221,27 @@ def test_a_browser_that_is_behind_opens_no_link() -> None:
 
 
 @pytest.mark.parametrize("is_history", [True, False])
-def test_back_in_the_browser_leads_back(monkeypatch: Patch, is_history: bool) -> None:
+def test_back_in_the_browser_leads_back(is_history: bool) -> None:
     page = _whole()
     _at(page, 3, shown=None)
     _at(page, 4, shown="3")
-    monkeypatch.setattr("pages.parts.state.is_history", lambda: is_history)
+    if is_history:  # said by an earlier message, which this one overtook
+        page.session_state[state.LED_TO] = ["v=1&s=3"]
     page.query_params["s"] = "3"
     page.run()
     assert page.number_input[0].value == (3 if is_history else 4)
+    _at(page, 5, shown="3")
+    _at(page, 6, shown="3")  # the browser is behind, which is no Back any more
+    assert page.number_input[0].value == 6
 
 
-def test_back_from_a_view_that_was_not_drawn_to_its_end_leads_back(monkeypatch: Patch) -> None:
+def test_back_from_a_view_that_was_not_drawn_to_its_end_leads_back() -> None:
     page = _at(_whole(), 3, shown=None)
     for is_cut_off, shown in ((True, "7"), (False, "3")):
         page.session_state["is_cut_off"] = is_cut_off
         page.query_params["s"] = shown
         page.run()
-        monkeypatch.setattr("pages.parts.state.is_history", lambda: True)
+        page.session_state[state.LED_TO] = ["v=1&s=3"]
     assert (page.number_input[0].value, page.query_params["s"]) == (3, "3")
 
 
