@@ -25,7 +25,7 @@ from dpcl_core.data.copying import FIELD, FORMS, MAX_BYTES
 from dpcl_core.data.files import DataFiles, ending, hold_file
 from dpcl_core.data.parquet import IMAGE_COLUMNS, WINDOW_COLUMN
 from dpcl_core.data.rows import LABEL_COLUMN
-from dpcl_core.errors import BadInput, DataMissing
+from dpcl_core.errors import BadInput, DataMissing, instead_of
 from dpcl_core.spec import DataSpec, updated, validated
 
 _LOCK = ".lock"  # in a copy on its way in: held while its process lives
@@ -199,11 +199,10 @@ def forget(name: str) -> None:
     """Deletes own:NAME, which was taken in. Raises BadInput where it cannot be deleted."""
     if not was_taken_in(name):
         raise BadInput("data", name, "was put on this computer by hand: delete its folder")
-    try:
+    said = "could not be deleted"
+    with instead_of(OSError, say=lambda error: BadInput("data", name, f"{said}: {error.strerror or 'unknown error'}")):
         if own.delete(_home_of(name)):
             return
-    except OSError as error:
-        raise BadInput("data", name, f"could not be deleted: {error.strerror or 'unknown error'}") from error
     left = "is out of reach, but some of its files could not be deleted: that is tried again when the app next starts"
     raise BadInput("data", name, left)
 
@@ -353,11 +352,7 @@ def _is_same(folder: Path, origin: str, owner: str) -> bool:
     return False
 
 
-@contextmanager
-def _trouble(path: Path) -> Iterator[None]:
+def _trouble(path: Path) -> AbstractContextManager[None]:
     """Turns errors of the file system into a sentence without a path."""
-    try:
-        yield
-    except OSError as error:
-        allowed = f"could not be copied to your own data: {error.strerror or 'unknown error'}"
-        raise BadInput(FIELD, path.name, allowed) from error
+    said = "could not be copied to your own data"
+    return instead_of(OSError, say=lambda error: BadInput(FIELD, path.name, f"{said}: {error.strerror or 'unknown error'}"))

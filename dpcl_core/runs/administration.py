@@ -163,15 +163,16 @@ def carry_over(store: Store, url: str) -> int:
     database.check_there(url)
     url = database.absolute(url)
     unread = StoreUnusable(f"store {masked(url)}: has looks that cannot be read, so that none is carried over")
-    try:
-        with instead_of(ValueError, TypeError, KeyError, say=unread), database.connected(url).connect() as there:
-            layout = str(database.layout_of(there, masked(url)))
-            if layout not in database.LAYOUTS:
-                raise BadInput("OLD_STORE", masked(url), "must be a store of this or an earlier version of the program")
-            found = [table for table in metadata.sorted_tables if _COUNTING.get(table.name, math.inf) <= int(layout)]
-            rows = {table: _counting_rows(there, table) for table in found}
-    except SQLAlchemyError as error:
-        raise database.trouble(error, url) from error
+    with (
+        instead_of(SQLAlchemyError, say=lambda error: database.trouble(error, url)),
+        instead_of(ValueError, TypeError, KeyError, say=unread),
+        database.connected(url).connect() as there,
+    ):
+        layout = str(database.layout_of(there, masked(url)))
+        if layout not in database.LAYOUTS:
+            raise BadInput("OLD_STORE", masked(url), "must be a store of this or an earlier version of the program")
+        found = [table for table in metadata.sorted_tables if _COUNTING.get(table.name, math.inf) <= int(layout)]
+        rows = {table: _counting_rows(there, table) for table in found}
     ids = [row["id"] for row in rows[runs]]
     with store.writing() as here:
         tables.take(here, tables.QUEUE)
