@@ -16,7 +16,7 @@ from dpcl_core import checks, presets
 from dpcl_core.data import catalog as datasets
 from dpcl_core.errors import DataMissing, instead_of, unknown
 from dpcl_core.events import CellFinished, Event, Guarantee, Planned, References, Started, of_kind
-from dpcl_core.figures.picture import Provenance
+from dpcl_core.figures.picture import Picture, Provenance, epsilon_label
 from dpcl_core.methods import catalog as methods
 from dpcl_core.metrics import grouped
 from dpcl_core.runs import frames
@@ -25,7 +25,6 @@ from dpcl_core.spec import RunSpec
 if TYPE_CHECKING:
     import pandas as pd
 
-    from dpcl_core.figures.picture import Picture
     from dpcl_core.privacy.card_document import Card
     from dpcl_core.privacy.statement import Standing
     from dpcl_core.runs.run import Run
@@ -83,8 +82,6 @@ class Result:
 
     def __repr__(self) -> str:
         """One line: what ran, and the mean accuracy at each budget."""
-        from dpcl_core.figures.picture import epsilon_label
-
         said = [f"{epsilon_label(e, self.standing)}: {100 * fmean(v):.1f} %" for e, v in sorted(self.finals.items())]
         name = self.name or f"{method_title(self.spec)} on {datasets.called(self.spec.data.dataset)}"
         kept = f", run {self.run_id}" if self.run_id is not None else ""

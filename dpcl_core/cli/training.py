@@ -191,7 +191,6 @@ def own_spec(options: argparse.Namespace) -> RunSpec:
     tell = say if options.json else put
     with intake.own_name(options.data, asked_of(options), administration.marks_kept(open_store(options.store))) as name:
         spec = presets.on_own(name, checks.read_sets(options.set))
-        checks.check_run(spec)
         for sentence in presets.assumed(spec):
             tell(sentence)
     said = [f"--{role} {shlex.quote(named)}" for role in fields_of(Columns) if (named := getattr(options, role))]

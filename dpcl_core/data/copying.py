@@ -20,6 +20,7 @@ from dpcl_core.data import dataset, files, handed
 from dpcl_core.data.card import PICTURES
 from dpcl_core.data.columns import pa, pq
 from dpcl_core.data.files import TABLES, ending
+from dpcl_core.data.sheets import MAX_BYTES
 from dpcl_core.data.tables import MAX_BYTES as MAX_PICTURE
 from dpcl_core.errors import BadInput, instead_of
 
@@ -37,10 +38,8 @@ NOTHING = (
     f"({', '.join(one.removeprefix('.') for one in PICTURES)}: save others, such as HEIC, as JPEG)"
 )
 SUFFIXES = (*(one for endings in READ.values() for one in endings), ".zip")
-MAX_BYTES = 4 * 2**30
 MAX_FILES = 200_000
 _BLOCK = 4096  # bytes that the smallest file takes on a disk
-_KEPT = ("public.txt", "synthetic.txt")
 
 
 def copied(path: Path, folder: Path, most: int) -> int:
@@ -102,7 +101,7 @@ def _copy_folder(path: Path, folder: Path, most: int) -> int:
         total = sum(one.stat().st_size for one in tables)
         if total > most:
             raise BadInput(FIELD, path.name, f"must have at most {most:,} bytes in all")
-        copied_at = [_copy(one, folder / one.name) for one in found if one.name in _KEPT]
+        copied_at = [_copy(one, folder / one.name) for one in found if one.name in files.MARKS]
         stems = {one: _part(one.name[: -len(ending_of(one))]) for one in tables}
         return max(written, *copied_at, *(_copy_table(one, folder, stem, most) for one, stem in stems.items()))
     total = n_files = 0

@@ -21,7 +21,7 @@ from typing import Literal
 from dpcl_core import paths
 from dpcl_core.data import catalog, copying, files, load, outline, own, schema, sheets, tagged
 from dpcl_core.data.card import HELD_OUT
-from dpcl_core.data.copying import FIELD, FORMS, MAX_BYTES
+from dpcl_core.data.copying import FIELD, FORMS
 from dpcl_core.data.files import DataFiles, ending, hold_file
 from dpcl_core.data.parquet import IMAGE_COLUMNS, WINDOW_COLUMN
 from dpcl_core.data.rows import LABEL_COLUMN
@@ -76,7 +76,7 @@ class Given:
     owner: str = ""
     apart: str = ""
     seen: frozenset[str] = frozenset()
-    most: int = MAX_BYTES
+    most: int = sheets.MAX_BYTES
     of: str | None = None
 
 
@@ -177,7 +177,7 @@ def _tables(path: Path) -> Iterator[list[Path]]:
     """
     with tempfile.TemporaryDirectory(prefix="dpcl-") as folder:
         is_other = path.is_file() and ending(path) not in _READ
-        place = Path(folder) if is_other and copying.convert(path, Path(folder), _slug(path), MAX_BYTES) else path
+        place = Path(folder) if is_other and copying.convert(path, Path(folder), _slug(path), sheets.MAX_BYTES) else path
         inside = sorted(place.iterdir(), key=lambda one: (one.stem == "test", one)) if place.is_dir() else [place]
         yield [one for one in inside if ending(one) in _READ]
 

@@ -23,9 +23,9 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from dpcl_core import checks, paths, unforeseen
 from dpcl_core.data import catalog as datasets
-from dpcl_core.data import copying, intake, own
+from dpcl_core.data import intake, own, sheets
 from dpcl_core.errors import BadInput, StoreUnusable, instead_of
-from dpcl_core.events import Planned
+from dpcl_core.events import Planned, plain_number
 from dpcl_core.privacy.budgets import check_accounted, check_budget
 from dpcl_core.privacy.statement import shown_number
 from dpcl_core.runs import charges, database, queue, tables
@@ -78,8 +78,7 @@ class Looks:
 
     def document(self) -> dict[str, str | int | float]:
         """As JSON."""
-        epsilon = self.epsilon if math.isfinite(self.epsilon) else "inf"
-        return {"dataset": self.dataset, **{name: getattr(self, name) for name in _COUNTED}, "epsilon": epsilon}
+        return {"dataset": self.dataset, **{name: plain_number(getattr(self, name)) for name in _COUNTED}}
 
 
 def looks_at(store: Store, dataset: str) -> Looks | None:
@@ -347,10 +346,10 @@ def check_kept(store: Store, more: int = 0) -> None:
 def bytes_left(store: Store) -> int:
     """How many more bytes the store's visitor may keep; where nothing is limited, as many as data may have."""
     if store.visitor is None:
-        return copying.MAX_BYTES
+        return sheets.MAX_BYTES
     with store.reading() as connection:
         left = (most * 10**6 - kept for _, kept, most in queue.kept_by(connection, store.visitor))
-        return max(0, min(copying.MAX_BYTES, *left))
+        return max(0, min(sheets.MAX_BYTES, *left))
 
 
 def stop(store: Store, owner: str) -> int:
