@@ -10,7 +10,6 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from statistics import fmean
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from dpcl_core import checks, presets
@@ -21,7 +20,7 @@ from dpcl_core.data import catalog as datasets
 from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished, Event, Guarantee, JsonValue, TaskLearned, of_kind, plain, plain_number, to_json
 from dpcl_core.methods import catalog as methods
-from dpcl_core.metrics import grouped
+from dpcl_core.metrics import grouped, mean
 from dpcl_core.papers import measured
 from dpcl_core.privacy import card_document as card
 from dpcl_core.privacy import statement
@@ -322,11 +321,8 @@ def result_text(result: Result) -> str:
     A line each says where the run ended between chance and the ceiling, and which budgets cannot be told from chance.
     """
     spec, events = result.spec, result.events
-    means: dict[float, dict[int, list[float]]] = {}
+    means = grouped((event.cell.epsilon, (event.task, mean(event.accuracy))) for event in of_kind(events, TaskLearned))
     standings = {event.cell.epsilon: standing(event.guarantee) for event in of_kind(events, CellFinished)}
-    for event in of_kind(events, TaskLearned):
-        known = [value for value in event.accuracy if value is not None]
-        means.setdefault(event.cell.epsilon, {}).setdefault(event.task, []).extend([fmean(known)] if known else [])
     lines = [f"{result.score} on the tasks seen so far, mean over seeds"]
     remarks = {
         "bound": "",
@@ -334,8 +330,9 @@ def result_text(result: Result) -> str:
         "replay": "  (epsilon of the replay alone, head not private)",
         "none": "  (epsilon only asked for, no bound)",
     }
-    for epsilon, by_task in means.items():
-        cells = "  ".join(f"{100 * fmean(values):5.1f}" if values else "    –" for _, values in sorted(by_task.items()))
+    for epsilon, of_tasks in means.items():
+        by_task = [mean(of_seeds) for _, of_seeds in sorted(grouped(of_tasks).items())]
+        cells = "  ".join("    –" if known is None else f"{100 * known:5.1f}" for known in by_task)
         lines.append(f"epsilon {epsilon:<6g} {cells}{remarks[standings.get(epsilon, 'bound')]}")
     lines += filter(None, (result.placed(spec.privacy.usual_epsilon), result.lost))
     return "\n".join([*lines, f"{leaks_text(events, spec)}{privacy_text(events)}"])

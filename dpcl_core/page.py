@@ -194,7 +194,7 @@ def _outcome(spec: RunSpec | None, seen: list[Event], kept: list[Classifier], se
     card, score = methods.card(spec.method), datasets.score(spec.data.dataset)
     finals = grouped((one.cell.epsilon, final) for one in finished if (final := one.metrics["AA"]) is not None)
     usual, standing = spec.privacy.usual_epsilon, methods.standing(spec)
-    return {
+    return events.plain({
         "title": f"{card.title} on {datasets.called(spec.data.dataset)}",
         "finding": answer.sentence(usual, finals[usual], known, score=score, standing=standing) if finals.get(usual) else "",
         "warning": answer.warning(finals, known, score=score, standing=standing),
@@ -202,36 +202,35 @@ def _outcome(spec: RunSpec | None, seen: list[Event], kept: list[Classifier], se
         "guarantees": [_guarantee(asked, one) for asked, one in guarantees.items()],
         "statement": statement.text(guarantees), "all_models": f"{statement.all_planned(plan)}.",
         "ledger": [
-            {"epsilon": events.plain(one.cell.epsilon), "seed": one.cell.seed, "rows": list(map(_entry, one.ledger.entries))}
+            {"epsilon": one.cell.epsilon, "seed": one.cell.seed, "rows": list(map(_entry, one.ledger.entries))}
             for one in finished if one.ledger is not None
         ],
         "has_classifier": bool(kept) and any(written.protected(one.guarantee) for one in finished),
         "why_no_classifier": card.no_classifier(spec.params) or "",
         "link": link(spec), "command": checks.command_line(spec), "seconds": round(seconds, 2),
-    }  # fmt: skip
+    })  # fmt: skip
 
 
-def _model(one: CellFinished) -> dict[str, JsonValue]:
+def _model(one: CellFinished) -> dict[str, object]:
     about = {"epsilon": one.cell.epsilon, "metrics": one.metrics, "spent": one.guarantee.epsilon, "seconds": one.seconds}
-    return {"seed": one.cell.seed, **{key: events.plain(value) for key, value in about.items()}}
+    return {"seed": one.cell.seed, **about}
 
 
-def _guarantee(asked: float, given: events.Guarantee) -> dict[str, JsonValue]:
+def _guarantee(asked: float, given: events.Guarantee) -> dict[str, object]:
     said = statement.guarantee_words(given)
-    lines = {
+    return {
         "covered": said.covered, "not_covered": said.not_covered, "assumptions": said.assumptions, "notes": said.caveats,
         "headline": said.headline, "banner": said.banner, "odds": said.odds, "claimed": said.claimed, "layer": said.layer,
         "audited": said.audited, "composition": given.composition, "scope": given.scope, "kind": statement.kind(given),
         "asked": asked, "epsilon": given.epsilon, "delta": given.delta,
     }  # fmt: skip
-    return {key: events.plain(value) for key, value in lines.items()}
 
 
-def _entry(one: Spending) -> dict[str, JsonValue]:
+def _entry(one: Spending) -> dict[str, object]:
     numbers = {key: value for key, value in card_document.numbers(one.mechanism).items() if key != "mechanism"}
     return {
         "task": one.task + 1, "people_of": [task + 1 for task in one.people_of], "what": one.what, "count": one.count,
-        "mechanism": one.mechanism.kind, "numbers": events.plain(numbers),
+        "mechanism": one.mechanism.kind, "numbers": numbers,
     }  # fmt: skip
 
 

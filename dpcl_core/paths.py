@@ -8,7 +8,7 @@ import secrets
 import stat
 import sys
 import tomllib
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -180,6 +180,12 @@ def read_file(path: Path, field: str, *, at_most: int = _LARGEST) -> bytes:
         if not stat.S_ISREG(about.st_mode) or about.st_size > at_most:
             raise BadInput(field, str(path), f"must be a regular file of at most {at_most // 1_000_000} MB")
         return path.read_bytes()
+
+
+def writing_to(folder: Path) -> AbstractContextManager[None]:
+    """Errors of the file system in this context are a sentence about the folder that a command writes to."""
+    said = "must be a folder that can be written"
+    return instead_of(OSError, say=lambda error: BadInput("--to", str(folder), f"{said}: {error.strerror}"))
 
 
 # This server's own keys: made once by the operating system, in files that only their owner can read.

@@ -298,8 +298,7 @@ def _searched(store: Store, study_id: str, run_id: str, options: argparse.Namesp
     say(f"tuning {study_id}")
     reporter = common.Reporter(options.no_wait)
     with suppress(KeyboardInterrupt):  # the run is then cancelled, and the kept trials are reported below
-        worker.wait_for_device(store, run_id, reporter.queued)
-        worker.carry_out(store, run_id, on_event=reporter, executor=worker.of_command(store, run_id))
+        worker.run_here(store, run_id, on_wait=reporter.queued, on_event=reporter)
     study = audits.Studies(store).get(study_id)
     put_study(study, options)
     if study.is_resumable:
