@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpcl_core import checks, presets
 from dpcl_core.data import catalog as datasets
-from dpcl_core.errors import DataMissing, instead_of, unknown
+from dpcl_core.errors import DataMissing, entry, instead_of, unknown
 from dpcl_core.events import CellFinished, Event, Guarantee, Planned, References, Started, of_kind
 from dpcl_core.figures.picture import Picture, Provenance, epsilon_label
 from dpcl_core.methods import catalog as methods
@@ -238,9 +238,7 @@ class Result:
         """
         from dpcl_core.privacy import statement
 
-        trackers = {"mlflow": _to_mlflow, "tensorboard": _to_tensorboard}
-        if tracker not in trackers:
-            raise unknown("tracker", tracker, trackers)
+        write = entry("tracker", tracker, {"mlflow": _to_mlflow, "tensorboard": _to_tensorboard})
         spec, models = self.spec, list[_Tracked]()
         for (epsilon, seed), table in self.finished_accuracy.groupby(["epsilon", "seed"]):
             steps: dict[int, dict[str, float]] = {}
@@ -257,7 +255,7 @@ class Result:
             said = statement.text({epsilon: self.guarantee(epsilon)})
             name = f"{self.name or self.run_id or spec.method}, epsilon {epsilon:g}, seed {seed}"
             models.append(_Tracked(name, settings, steps, said))
-        trackers[tracker](models, self.card, Path(folder))
+        write(models, self.card, Path(folder))
 
     def to_html(self, looks: str = "") -> str:
         """A self-contained HTML page: question, finding, figures, statement, card, settings, how to repeat and cite it.
