@@ -23,7 +23,6 @@ from dpcl_core.methods import catalog as methods
 from dpcl_core.metrics import grouped, mean
 from dpcl_core.papers import measured
 from dpcl_core.privacy import card_document as card
-from dpcl_core.privacy import statement
 from dpcl_core.privacy.statement import kind, shown_number, standing, ways_out
 from dpcl_core.results import FIGURES, Result, method_title, of_run, question, references
 from dpcl_core.runs import administration, frames
@@ -261,7 +260,7 @@ def bundle(store: Store, run_id: str, *, unprotected: bool = False) -> dict[str,
         "spec.toml": checks.to_toml(run.spec),
         "command.txt": checks.command_line(run.spec) + "\n",
         "privacy.json": json.dumps(guarantees, indent=1, ensure_ascii=False) + "\n",
-        "privacy.txt": privacy_text(events) + (f"{seen}\n" if seen else ""),
+        "privacy.txt": str(result.statement) + (f"{seen}\n" if seen else ""),
         "report.html": result.to_html(seen),
         "notebook.ipynb": run_notebook(run.spec),
         "citations.bib": catalog.citations(run.spec),
@@ -335,7 +334,7 @@ def result_text(result: Result) -> str:
         cells = "  ".join("    –" if known is None else f"{100 * known:5.1f}" for known in by_task)
         lines.append(f"epsilon {epsilon:<6g} {cells}{remarks[standings.get(epsilon, 'bound')]}")
     lines += filter(None, (result.placed(spec.privacy.usual_epsilon), result.lost))
-    return "\n".join([*lines, f"{leaks_text(events, spec)}{privacy_text(events)}"])
+    return "\n".join([*lines, f"{leaks_text(events, spec)}{result.statement}"])
 
 
 def leaks_text(events: Sequence[Event], spec: RunSpec) -> str:
@@ -359,11 +358,6 @@ def leaks_text(events: Sequence[Event], spec: RunSpec) -> str:
         head = f"epsilon {float(epsilon):g}{claim}: secrets planted {most['planted'].max()} times"
         lines.append(f"{head}: {'; '.join(part for part in parts if part)}")
     return "".join(f"{line}\n" for line in lines)
-
-
-def privacy_text(events: Sequence[Event]) -> str:
-    """The privacy statement of a run, as in the app: each budget, then what holds for all of them."""
-    return statement.text(frames.guarantees(events))
 
 
 def _guarantees_table(result: Result) -> pd.DataFrame:
