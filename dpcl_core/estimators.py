@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, reduce
 from numbers import Integral, Real
 from typing import Any, Literal, Self, cast
 from uuid import uuid4
@@ -292,9 +292,7 @@ class PrivateClassifier(_Learned, ClassifierMixin, BaseEstimator):  # type: igno
             raise BadInput("classes", None, allowed)
         if not parts:
             return labels[:0], labels[:0]
-        known = parts[0]
-        for one in parts[1:]:
-            known = handed.joined_names(known, one)
+        known = reduce(handed.joined_names, parts)
         if self.labels == "declared" and labels.dtype.kind != "O" and handed.is_text(labels) != handed.is_text(known):
             raise BadInput("y", str(labels.dtype), "must hold labels of the kind that classes are: texts or numbers")
         return known, known if classes is None else handed.declared_names(classes)

@@ -146,13 +146,10 @@ def inside(folder: Path, name: str, field: str) -> Path:
     """
     if not is_safe(name):
         raise BadInput(field, name, "allowed are letters, digits, '_', '-' and '.', starting with a letter or digit")
-    path = folder / name
-    try:
-        is_inside = path.resolve().is_relative_to(folder.resolve())
-    except (OSError, RuntimeError):  # links in a circle
-        is_inside = False
-    if not is_inside:
-        raise BadInput(field, name, "must stay inside its folder")
+    path, outside = folder / name, BadInput(field, name, "must stay inside its folder")
+    with instead_of(OSError, RuntimeError, say=outside):  # links in a circle
+        if not path.resolve().is_relative_to(folder.resolve()):
+            raise outside
     return path
 
 

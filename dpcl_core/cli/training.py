@@ -31,7 +31,6 @@ from dpcl_core.runs.store import Store
 from dpcl_core.spec import RunSpec, fields_of
 from dpcl_core.tuning import settings
 
-_PAUSE_SECONDS = 0.5
 MOST_SHARDS = 1000
 MOST_TRIALS = 10_000_000  # of an audit, on each side
 
@@ -111,7 +110,7 @@ def _sweep(options: argparse.Namespace) -> int:
                 if now.line() != line:
                     line = now.line()
                     say(line)
-                time.sleep(_PAUSE_SECONDS)
+                time.sleep(executor.PAUSE_SECONDS)
     except KeyboardInterrupt:
         sets.request_stop(set_id)
         say(f"set {set_id} is broken off: dpcl resume RUN_ID goes on with one of its runs, which dpcl runs lists")

@@ -44,12 +44,10 @@ _BLOCK = 4096  # bytes that the smallest file takes on a disk
 
 def copied(path: Path, folder: Path, most: int) -> int:
     """Copies what can be data, and says when it was last written. Raises BadInput for what cannot."""
-    try:
+    unread = BadInput(FIELD, path.name, "must be a file or a folder that you can read")
+    gone = BadInput(FIELD, path.name, "is not there: give the path of a file or folder")
+    with instead_of(OSError, RuntimeError, say=unread), instead_of(FileNotFoundError, say=gone):
         mode = path.stat().st_mode
-    except FileNotFoundError:
-        raise BadInput(FIELD, path.name, "is not there: give the path of a file or folder") from None
-    except (OSError, RuntimeError) as error:
-        raise BadInput(FIELD, path.name, "must be a file or a folder that you can read") from error
     if stat.S_ISDIR(mode):
         return _copy_folder(path, folder, most)
     if not stat.S_ISREG(mode):

@@ -227,9 +227,7 @@ def purge(store: Store, dataset: str) -> int:
         queue.keep_turns(connection, ids)
         for table in reversed(metadata.sorted_tables):
             # Ids of studies, audits and sets are ids of runs, so that whatever refers to one of these goes with it.
-            of_run = [column for column in table.c if column.foreign_keys and column.name != "room"]
-            if table is runs:
-                of_run = [runs.c.id]
+            of_run = [runs.c.id] if table is runs else [one for one in table.c if one.foreign_keys and one.name != "room"]
             if of_run:
                 connection.execute(sqlalchemy_delete(table).where(or_(*(column.in_(ids) for column in of_run))))
     try:
