@@ -44,20 +44,15 @@ _Scenario = Annotated[SerializeAsAny[ScenarioSpec], BeforeValidator(_scenario)]
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """What was understood of a file. `features`: columns that a schema could describe.
+    """What was understood of a file. `plan`: its classes and sources. `network`: what makes its features.
 
-    `plan`: its classes and sources. `network`: what makes its features, `n_values` numbers an example where that is none.
     `privacy`, `usual`: of a run of which nothing is said; `streams`: all scenarios that the data allow, by their number of
     tasks.
     """
 
-    kind: str
-    columns: tuple[understood.Column, ...]
-    assumed: tuple[str, ...]
-    features: tuple[str, ...]
+    found: understood.Understood
     plan: catalog.Plan | None
     network: str
-    n_values: int
     privacy: PrivacySpec
     usual: _Scenario
     streams: dict[int, list[_Scenario]]
@@ -74,8 +69,7 @@ def look(given: Given) -> Looked:
         plan = catalog.plan(spec.data)
         n_most = min(MOST_TASKS, max(2, 0 if plan is None else len(plan.classes)))
         streams = {n_tasks: presets.streams(name, n_tasks) for n_tasks in range(2, n_most + 1)}
-        of = found.kind, found.columns, found.assumed, found.undeclared, plan
-        return Looked(*of, spec.data.backbone, found.n_values, spec.privacy, spec.scenario, streams)
+        return Looked(found, plan, spec.data.backbone, spec.privacy, spec.scenario, streams)
 
 
 def keep(given: Given) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import tempfile
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
@@ -10,17 +11,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpcl_core import checks, presets
+from dpcl_core.data import handed, understood
+from dpcl_core.data import schema as schemas
+from dpcl_core.data.intake import Asked, own_name
 from dpcl_core.errors import BadInput, RunFailed
 from dpcl_core.events import Classifier, Event, of_kind
 from dpcl_core.privacy.calculator import Answer, solve
 from dpcl_core.results import Result, of_run
-from dpcl_core.spec import Adjacency, RunSpec
+from dpcl_core.spec import Adjacency, RunSpec, validated
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from dpcl_core.data.intake import Asked
-    from dpcl_core.data.understood import Public
     from dpcl_core.privacy.audit_bounds import Audited
     from dpcl_core.runs.spend import Account
     from dpcl_core.runs.store import Store
@@ -132,13 +134,11 @@ def run(
 def check(
     data: object, *, target: str | None = None, person: str | None = None, text: str | None = None,
     source: str | None = None, time: str | None = None, per_person: int | None = None, schema: object = None,
-) -> Public:  # fmt: skip
+) -> understood.Public:  # fmt: skip
     """What of these data would be public, before anything runs; arguments as `run` takes them.
 
     Raises BadInput as `run` would.
     """
-    from dpcl_core.data import handed, understood
-
     roles = {"target": target, "person": person, "text": text, "source": source, "time": time}
     with handed.as_file(data) as path:
         return understood.report(str(path), _asked(roles, per_person, schema)).public
@@ -268,8 +268,6 @@ def to_onnx(
 
     Raises BadInput for anything else and for other kinds of classifiers, DataMissing where the package onnx is missing.
     """
-    import tempfile
-
     from dpcl_core import estimators
     from dpcl_core.classifiers import onnx_graph
     from dpcl_core.classifiers.written import files as released_files
@@ -319,7 +317,6 @@ def _unkept(spec: RunSpec, on_event: Hear | None, carried_out: Callable[[Hear], 
 
 def _of_data(data: object, name: str, asked: Asked, changes: Mapping[str, object], store: Store) -> RunSpec:
     """The settings of a run on data of the user's own, which are taken in as a file is."""
-    from dpcl_core.data import handed, intake
     from dpcl_core.runs import administration
 
     names: Any = getattr(data, "column_names", None)  # of a dataset, or else of a frame
@@ -327,18 +324,12 @@ def _of_data(data: object, name: str, asked: Asked, changes: Mapping[str, object
     if names and handed.TARGET not in names and asked.columns.target is None and asked.instead is None:
         raise BadInput("target", "nothing", f"must be the column to predict: {', '.join(map(str, names[:12]))}")
     seen = administration.marks_kept(store)
-    with handed.as_file(data, name) as path, intake.own_name(str(path), asked, seen) as own:
-        spec = presets.on_own(own, changes)
-        checks.check_run(spec)
-        return spec
+    with handed.as_file(data, name) as path, own_name(str(path), asked, seen) as own:
+        return presets.on_own(own, changes)
 
 
 def _asked(roles: Mapping[str, str | None], per_person: int | None, schema: object) -> Asked:
     """What is said of the columns. Raises BadInput for a schema that is none."""
-    from dpcl_core.data import schema as schemas
-    from dpcl_core.data.intake import Asked
-    from dpcl_core.spec import validated
-
     instead = schema if isinstance(schema, schemas.Schema) else None
     if isinstance(schema, str | Path):
         instead = schemas.parsed(Path(schema), str(schema))

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpcl_core.errors import instead_of
+
 # In the package's own order of types, of which the last comes first in a file.
 _NAMES = {
     "BOOL": "|b1", "U8": "|u1", "I8": "|i1", "I16": "<i2", "U16": "<u2", "F16": "<f2",
@@ -38,7 +40,8 @@ def save(arrays: Mapping[str, NDArray[Any]]) -> bytes:
 
 def load(content: bytes) -> dict[str, NDArray[Any]]:
     """The arrays of a file by name. Raises Damaged."""
-    try:
+    wrong = ValueError, TypeError, LookupError, AttributeError, RecursionError
+    with instead_of(*wrong, say=lambda error: Damaged(str(error))):
         length = int.from_bytes(content[:8], "little")
         header, data = json.loads(content[8 : 8 + length]), memoryview(content)[8 + length :]
         header.pop("__metadata__", None)
@@ -49,6 +52,4 @@ def load(content: bytes) -> dict[str, NDArray[Any]]:
             if not 0 <= start <= end <= len(data) or end - start != kind.itemsize * math.prod(shape):
                 raise ValueError("an array lies outside the file")
             arrays[name] = np.frombuffer(data[start:end], kind).reshape(shape).copy()
-    except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
-        raise Damaged(str(error)) from error
     return arrays

@@ -49,11 +49,9 @@ class Keep(Protocol):
 
     def of(self, group: int) -> Sequence[Checkpoint]:
         """The group's checkpoints, in order of their tasks, from the first one on."""
-        ...
 
     def save(self, checkpoint: Checkpoint) -> None:
         """Saves a checkpoint; it is durable when this returns."""
-        ...
 
 
 class Division(Protocol):
@@ -61,11 +59,9 @@ class Division(Protocol):
 
     def begin(self, n_groups: int, n_tasks: int) -> None:
         """Called once, when the run has started and before the first group begins."""
-        ...
 
     def events(self, group: int, here: Callable[[], Iterator[Event]]) -> Iterator[Event]:
         """The events of a group that leave this process; `here` carries it out in this process."""
-        ...
 
 
 def is_public(event: Event) -> bool:

@@ -254,9 +254,8 @@ def _table(run: checks.ResolvedRun, dataset: Dataset, device: str) -> Generator[
     if train.sentences is not None and run.rows_per_unit > 1:
         places = train.neighbouring_words(run.rows_per_unit)
         train, sources = train.take(places), None if sources is None else sources[places]
-    texts = None  # the form of encoded texts, for methods that read texts
-    if spec.params.inputs == "text":
-        texts = TextForm(spec.params.text_length, may_show=run.dataset.may_show)
+    # The form of encoded texts, for methods that read texts.
+    texts = TextForm(spec.params.text_length, may_show=run.dataset.may_show) if spec.params.inputs == "text" else None
     form = None  # of values that a stream may put in another order: the examples' own, or of texts what a network makes
     if spec.data.backbone == "pixels":
         form = values_form(dataset.train.images)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
@@ -50,17 +50,17 @@ def entry(field: str, name: str, known: Mapping[str, T]) -> T:
 
 
 @contextmanager
-def instead_of(*kinds: type[Exception], say: Exception) -> Iterator[None]:
+def instead_of(*kinds: type[Exception], say: Exception | Callable[[Any], Exception]) -> Iterator[None]:
     """Within this context `say` is raised in the place of errors of these kinds; what is refused as BadInput stays.
 
-    So does a lack of memory, which is nothing that the input says.
+    So does a lack of memory, which is nothing that the input says. `say`: the error, or what makes it of the one before.
     """
     try:
         yield
     except kinds as error:
         if isinstance(error, BadInput | MemoryError):
             raise
-        raise say from error
+        raise (say if isinstance(say, Exception) else say(error)) from error
 
 
 class Diverged(RuntimeError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, reduce
 from numbers import Integral, Real
 from typing import Any, Literal, Self, cast
 from uuid import uuid4
@@ -105,10 +105,13 @@ class _Task:
     ledger: Ledger
 
 
-class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
-    """What private classifiers share: a call is one task, one mechanism, and one entry in the account of its data."""
+class _Learned:
+    """What a classifier has after its calls; `sums_` of cosine classifiers, `members_` of ensembles."""
 
     classes_: NDArray[Any]
+    sums_: NDArray[np.float64]
+    members_: tuple[tuple[NDArray[Any], NDArray[np.floating]], ...]
+    _shrunk: NDArray[np.float64]
     _cell: Cell
     _ledger: Ledger
     _stream: str | None
@@ -116,19 +119,20 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
     _sizes: tuple[int, ...]
     _lists: tuple[tuple[object, ...], ...]
 
-    def __init__(
-        self, epsilon: float, delta: float, classes: Sequence[object] | None, labels: Literal["declared", "data"],
-        adjacency: Adjacency, disjoint_people: bool, rows_per_person: int, data_id: str | None, random_state: int | None,
-    ) -> None:  # fmt: skip
-        self.epsilon = epsilon
-        self.delta = delta
-        self.classes = classes
-        self.labels = labels
-        self.adjacency = adjacency
-        self.disjoint_people = disjoint_people
-        self.rows_per_person = rows_per_person
-        self.data_id = data_id
-        self.random_state = random_state
+
+@dataclass(kw_only=True, repr=False, eq=False)
+class PrivateClassifier(_Learned, ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+    """What private classifiers share: a call is one task, one mechanism, and one entry in the account of its data."""
+
+    epsilon: float = 1.0
+    delta: float = 1e-5
+    classes: Sequence[object] | None = None
+    labels: Literal["declared", "data"] = "declared"
+    adjacency: Adjacency = "add-remove"
+    disjoint_people: bool = False
+    rows_per_person: int = 1
+    data_id: str | None = None
+    random_state: int | None = None
 
     def _settings(self) -> tuple[str, Params]:
         """The method's name and its own settings. Raises BadInput."""
@@ -288,9 +292,7 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
             raise BadInput("classes", None, allowed)
         if not parts:
             return labels[:0], labels[:0]
-        known = parts[0]
-        for one in parts[1:]:
-            known = handed.joined_names(known, one)
+        known = reduce(handed.joined_names, parts)
         if self.labels == "declared" and labels.dtype.kind != "O" and handed.is_text(labels) != handed.is_text(known):
             raise BadInput("y", str(labels.dtype), "must hold labels of the kind that classes are: texts or numbers")
         return known, known if classes is None else handed.declared_names(classes)
@@ -324,6 +326,7 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         )  # fmt: skip
 
 
+@dataclass(kw_only=True, repr=False, eq=False)
 class DPCosineClassifier(PrivateClassifier):
     """The DP cosine classifier (Tobaben et al. 2025, Algorithm 1): a noisy sum of unit-length rows for each class.
 
@@ -356,17 +359,7 @@ class DPCosineClassifier(PrivateClassifier):
     True
     """
 
-    sums_: NDArray[np.float64]
-    _shrunk: NDArray[np.float64]
-
-    def __init__(
-        self, *, epsilon: float = 1.0, delta: float = 1e-5, classes: Sequence[object] | None = None,
-        labels: Literal["declared", "data"] = "declared", adjacency: Adjacency = "add-remove", disjoint_people: bool = False,
-        rows_per_person: int = 1, prediction: Literal["added", "by-stream"] = "added", data_id: str | None = None,
-        random_state: int | None = None,
-    ) -> None:  # fmt: skip
-        super().__init__(epsilon, delta, classes, labels, adjacency, disjoint_people, rows_per_person, data_id, random_state)
-        self.prediction = prediction
+    prediction: Literal["added", "by-stream"] = "added"
 
     def _settings(self) -> tuple[str, Params]:
         return "cosine", validated(CosineParams, {"prediction": self.prediction})
@@ -391,6 +384,7 @@ class DPCosineClassifier(PrivateClassifier):
         return "cosine", [Step({"sums": self._shrunk if is_shrunk else self.sums_}, names, names, {})]
 
 
+@dataclass(kw_only=True, repr=False, eq=False)
 class DPHeadEnsemble(PrivateClassifier):
     """Last layers trained by DP-SGD, a fresh one for each call, which vote (Tobaben et al. 2025, Algorithm 2).
 
@@ -407,20 +401,11 @@ class DPHeadEnsemble(PrivateClassifier):
     Attributes: `classes_` [classes]; `members_`, the labels of each with its weights [labels, K+1]; `privacy_`; `card_`.
     """
 
-    members_: tuple[tuple[NDArray[Any], NDArray[np.floating]], ...]
-
-    def __init__(
-        self, *, epsilon: float = 1.0, delta: float = 1e-5, classes: Sequence[object] | None = None,
-        labels: Literal["declared", "data"] = "declared", adjacency: Adjacency = "add-remove", disjoint_people: bool = False,
-        rows_per_person: int = 1, epochs: int = 40, sample_rate: float = 0.1, clip_norm: float = 1.0,
-        learning_rate: float = 0.003, rule: Rule = "argmax", data_id: str | None = None, random_state: int | None = None,
-    ) -> None:  # fmt: skip
-        super().__init__(epsilon, delta, classes, labels, adjacency, disjoint_people, rows_per_person, data_id, random_state)
-        self.epochs = epochs
-        self.sample_rate = sample_rate
-        self.clip_norm = clip_norm
-        self.learning_rate = learning_rate
-        self.rule = rule
+    epochs: int = 40
+    sample_rate: float = 0.1
+    clip_norm: float = 1.0
+    learning_rate: float = 0.003
+    rule: Rule = "argmax"
 
     def _settings(self) -> tuple[str, Params]:
         names = ("epochs", "sample_rate", "clip_norm", "learning_rate", "rule")

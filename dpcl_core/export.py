@@ -10,7 +10,6 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from statistics import fmean
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from dpcl_core import checks, presets
@@ -21,10 +20,9 @@ from dpcl_core.data import catalog as datasets
 from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished, Event, Guarantee, JsonValue, TaskLearned, of_kind, plain, plain_number, to_json
 from dpcl_core.methods import catalog as methods
-from dpcl_core.metrics import grouped
+from dpcl_core.metrics import grouped, mean
 from dpcl_core.papers import measured
 from dpcl_core.privacy import card_document as card
-from dpcl_core.privacy import statement
 from dpcl_core.privacy.statement import kind, shown_number, standing, ways_out
 from dpcl_core.results import FIGURES, Result, method_title, of_run, question, references
 from dpcl_core.runs import administration, frames
@@ -262,7 +260,7 @@ def bundle(store: Store, run_id: str, *, unprotected: bool = False) -> dict[str,
         "spec.toml": checks.to_toml(run.spec),
         "command.txt": checks.command_line(run.spec) + "\n",
         "privacy.json": json.dumps(guarantees, indent=1, ensure_ascii=False) + "\n",
-        "privacy.txt": privacy_text(events) + (f"{seen}\n" if seen else ""),
+        "privacy.txt": str(result.statement) + (f"{seen}\n" if seen else ""),
         "report.html": result.to_html(seen),
         "notebook.ipynb": run_notebook(run.spec),
         "citations.bib": catalog.citations(run.spec),
@@ -322,11 +320,8 @@ def result_text(result: Result) -> str:
     A line each says where the run ended between chance and the ceiling, and which budgets cannot be told from chance.
     """
     spec, events = result.spec, result.events
-    means: dict[float, dict[int, list[float]]] = {}
+    means = grouped((event.cell.epsilon, (event.task, mean(event.accuracy))) for event in of_kind(events, TaskLearned))
     standings = {event.cell.epsilon: standing(event.guarantee) for event in of_kind(events, CellFinished)}
-    for event in of_kind(events, TaskLearned):
-        known = [value for value in event.accuracy if value is not None]
-        means.setdefault(event.cell.epsilon, {}).setdefault(event.task, []).extend([fmean(known)] if known else [])
     lines = [f"{result.score} on the tasks seen so far, mean over seeds"]
     remarks = {
         "bound": "",
@@ -334,11 +329,12 @@ def result_text(result: Result) -> str:
         "replay": "  (epsilon of the replay alone, head not private)",
         "none": "  (epsilon only asked for, no bound)",
     }
-    for epsilon, by_task in means.items():
-        cells = "  ".join(f"{100 * fmean(values):5.1f}" if values else "    –" for _, values in sorted(by_task.items()))
+    for epsilon, of_tasks in means.items():
+        by_task = [mean(of_seeds) for _, of_seeds in sorted(grouped(of_tasks).items())]
+        cells = "  ".join("    –" if known is None else f"{100 * known:5.1f}" for known in by_task)
         lines.append(f"epsilon {epsilon:<6g} {cells}{remarks[standings.get(epsilon, 'bound')]}")
     lines += filter(None, (result.placed(spec.privacy.usual_epsilon), result.lost))
-    return "\n".join([*lines, f"{leaks_text(events, spec)}{privacy_text(events)}"])
+    return "\n".join([*lines, f"{leaks_text(events, spec)}{result.statement}"])
 
 
 def leaks_text(events: Sequence[Event], spec: RunSpec) -> str:
@@ -362,11 +358,6 @@ def leaks_text(events: Sequence[Event], spec: RunSpec) -> str:
         head = f"epsilon {float(epsilon):g}{claim}: secrets planted {most['planted'].max()} times"
         lines.append(f"{head}: {'; '.join(part for part in parts if part)}")
     return "".join(f"{line}\n" for line in lines)
-
-
-def privacy_text(events: Sequence[Event]) -> str:
-    """The privacy statement of a run, as in the app: each budget, then what holds for all of them."""
-    return statement.text(frames.guarantees(events))
 
 
 def _guarantees_table(result: Result) -> pd.DataFrame:

@@ -10,11 +10,14 @@ import json
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
 from decimal import Decimal
 from functools import cache
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin, get_type_hints
+
+from dpcl_core.errors import instead_of
 
 Kind = Literal["integer", "number", "boolean", "choice", "text", "list", "row", "dictionary", "table", "any"]
 _KINDS: Mapping[object, Kind] = {bool: "boolean", int: "integer", float: "number", str: "text", dict: "dictionary"}
@@ -37,9 +40,10 @@ class Invalid(ValueError):
         """The one refusal, as a pydantic error lists its own."""
         return [{"type": self.kind, "loc": self.place, "msg": self.message, "input": self.given, "ctx": self.about}]
 
-    def within(self, name: str) -> Invalid:
-        """The same, of a field of this name."""
-        return Invalid(self.kind, self.message, self.given, (name, *self.place), self.about)
+
+def _within(name: str) -> AbstractContextManager[None]:
+    """A refusal in this context is one of a field of this name."""
+    return instead_of(Invalid, say=lambda of: Invalid(of.kind, of.message, of.given, (name, *of.place), of.about))
 
 
 @dataclass(frozen=True)
@@ -177,10 +181,8 @@ def _record(model: Any, given: Any) -> Any:
     forms, values = of_fields(model), {}
     for one in fields(model):
         if one.name in given:
-            try:
+            with _within(one.name):
                 values[one.name] = forms[one.name].validate_python(given[one.name])
-            except Invalid as error:
-                raise error.within(one.name) from error
         elif one.init and one.default is MISSING and one.default_factory is MISSING:
             raise Invalid("missing", "Field required", given, (one.name,))
     for name, value in given.items():
@@ -215,10 +217,8 @@ def _dictionary(form: Form, given: Any) -> dict[Any, Any]:
     keys, inner = form.of
     made = {}
     for key, value in given.items():
-        try:
+        with _within(str(key)):
             made[keys.validate_python(key)] = inner.validate_python(value)
-        except Invalid as error:
-            raise error.within(str(key)) from error
     return made
 
 

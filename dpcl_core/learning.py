@@ -96,10 +96,10 @@ class Group:
     def __post_init__(self) -> None:
         self.spec = self.run.spec
         self._started = time.perf_counter()
-        self._seeds = tuple(dict.fromkeys(cell.seed for cell in self.cells))
+        self._of_seeds = metrics.grouped((cell.seed, cell) for cell in self.cells)
         self._names = dict(zip(self.spec.cells(), self.requested.cells(), strict=True))
         self._rounds: list[Mapping[int, Task]] = [
-            {seed: self.streams[seed].tasks[step] for seed in self._seeds} for step in range(self.context.n_tasks)
+            {seed: self.streams[seed].tasks[step] for seed in self._of_seeds} for step in range(self.context.n_tasks)
         ]
         self._lists: GivenLists | None = None
         if self.spec.labels != self.requested.labels:
@@ -134,7 +134,7 @@ class Group:
         if kept:
             self._restore(kept[-1], learner, observer, standing)
         elif isinstance(learner, method.Surveying):
-            learner.survey({seed: self.streams[seed].tasks for seed in self._seeds}, standing.ledgers)
+            learner.survey({seed: self.streams[seed].tasks for seed in self._of_seeds}, standing.ledgers)
         for step in range(len(kept), len(rounds)):
             if isinstance(learner, method.Prefetching):
                 learner.prefetch(rounds[step : step + 2])
@@ -159,8 +159,7 @@ class Group:
 
     def _give_lists(self, lists: GivenLists, step: int, ledgers: Mapping[Cell, Ledger]) -> None:
         """Releases the lists of a task, and puts them in place of what the stream says of its labels."""
-        for seed in self._seeds:
-            of_seed = [cell for cell in self.cells if cell.seed == seed]
+        for seed, of_seed in self._of_seeds.items():
             cells, books = [self._of_row[cell] for cell in of_seed], [ledgers[cell] for cell in of_seed]
             lists.give(self._rounds[step][seed], cells, books)
         self._show_lists(lists)
@@ -175,8 +174,7 @@ class Group:
 
     def _learned(self, learner: Learner, step: int, standing: _Standing) -> Iterator[Event]:
         """Evaluates every cell after a task; keeps its classifier. Raises BadInput as `_spent` does."""
-        for seed in self._seeds:
-            matching = [cell for cell in self.cells if cell.seed == seed]
+        for seed, matching in self._of_seeds.items():
             results = classifier.evaluated(learner, seed, self.streams[seed], step, len(matching))
             seen = self.streams[seed].tasks[: step + 1]
             for cell, result in zip(matching, results, strict=True):
@@ -247,8 +245,7 @@ class Group:
     def _baselines(self, learner: Learner) -> dict[Cell, tuple[float | None, ...]]:
         """Accuracy of untrained models on every task, by cell, in streams that look ahead."""
         baselines: dict[Cell, tuple[float | None, ...]] = {}
-        for seed in self._seeds:
-            cells_of_seed = [cell for cell in self.cells if cell.seed == seed]
+        for seed, cells_of_seed in self._of_seeds.items():
             if self.streams[seed].looks_ahead:
                 results = classifier.untrained(learner, seed, self.streams[seed], len(cells_of_seed))
                 baselines |= zip(cells_of_seed, results, strict=True)
@@ -267,7 +264,7 @@ class Group:
             "network_identity": extractor.identity(network.name, self.context.device, spec.data.resolution),
             "resolution": spec.data.resolution,
             "n_inputs": self.context.n_inputs,
-            "is_tagged": self.streams[self._seeds[0]].metric == "entity-f1",
+            "is_tagged": self.streams[self.cells[0].seed].metric == "entity-f1",
             **({} if public is None else {"axes": public}),
             **({} if form is None else {"shape": form.shape, "low": form.low, "high": form.high}),
             **({} if form is None or form.encoding is None else {"rows": form.encoding}),

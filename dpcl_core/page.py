@@ -28,11 +28,11 @@ from dpcl_core.data import catalog as datasets
 from dpcl_core.data import intake, schema, understood
 from dpcl_core.data.rows import digits
 from dpcl_core.errors import BadInput, DataMissing, failure_kind
-from dpcl_core.events import CellFinished, Classifier, Event, JsonValue, Planned, References, Spending, TaskLearned, of_kind
+from dpcl_core.events import CellFinished, Classifier, Event, JsonValue, Planned, References, Spending, of_kind
 from dpcl_core.explorers.matching_log import Observer
 from dpcl_core.figures import answer
 from dpcl_core.methods import catalog as methods
-from dpcl_core.metrics import grouped, mean
+from dpcl_core.metrics import grouped
 from dpcl_core.privacy import card_document, gaussian, statement
 from dpcl_core.spec import RunSpec
 
@@ -172,7 +172,6 @@ def _taken_in(name: str, content: Any, roles: Mapping[str, str], first_line: boo
         path.write_bytes(bytes(content))
         with intake.own_name(str(path), asked) as own:
             spec = presets.on_own(own, {})
-            checks.check_run(spec)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     public = understood.report(own).public
@@ -193,10 +192,9 @@ def _outcome(spec: RunSpec | None, seen: list[Event], kept: list[Classifier], se
     plan, known = next(of_kind(seen, Planned)), [*of_kind(seen, References)][-1]
     guarantees = {one.cell.epsilon: one.guarantee for one in sorted(finished, key=lambda one: one.guarantee.epsilon)}
     card, score = methods.card(spec.method), datasets.score(spec.data.dataset)
-    last = (one for one in of_kind(seen, TaskLearned) if one.task == plan.n_tasks - 1)
-    finals = grouped((one.cell.epsilon, final) for one in last if (final := mean(one.accuracy)) is not None)
+    finals = grouped((one.cell.epsilon, final) for one in finished if (final := one.metrics["AA"]) is not None)
     usual, standing = spec.privacy.usual_epsilon, methods.standing(spec)
-    return {
+    return events.plain({
         "title": f"{card.title} on {datasets.called(spec.data.dataset)}",
         "finding": answer.sentence(usual, finals[usual], known, score=score, standing=standing) if finals.get(usual) else "",
         "warning": answer.warning(finals, known, score=score, standing=standing),
@@ -204,36 +202,35 @@ def _outcome(spec: RunSpec | None, seen: list[Event], kept: list[Classifier], se
         "guarantees": [_guarantee(asked, one) for asked, one in guarantees.items()],
         "statement": statement.text(guarantees), "all_models": f"{statement.all_planned(plan)}.",
         "ledger": [
-            {"epsilon": events.plain(one.cell.epsilon), "seed": one.cell.seed, "rows": list(map(_entry, one.ledger.entries))}
+            {"epsilon": one.cell.epsilon, "seed": one.cell.seed, "rows": list(map(_entry, one.ledger.entries))}
             for one in finished if one.ledger is not None
         ],
         "has_classifier": bool(kept) and any(written.protected(one.guarantee) for one in finished),
         "why_no_classifier": card.no_classifier(spec.params) or "",
         "link": link(spec), "command": checks.command_line(spec), "seconds": round(seconds, 2),
-    }  # fmt: skip
+    })  # fmt: skip
 
 
-def _model(one: CellFinished) -> dict[str, JsonValue]:
+def _model(one: CellFinished) -> dict[str, object]:
     about = {"epsilon": one.cell.epsilon, "metrics": one.metrics, "spent": one.guarantee.epsilon, "seconds": one.seconds}
-    return {"seed": one.cell.seed, **{key: events.plain(value) for key, value in about.items()}}
+    return {"seed": one.cell.seed, **about}
 
 
-def _guarantee(asked: float, given: events.Guarantee) -> dict[str, JsonValue]:
+def _guarantee(asked: float, given: events.Guarantee) -> dict[str, object]:
     said = statement.guarantee_words(given)
-    lines = {
+    return {
         "covered": said.covered, "not_covered": said.not_covered, "assumptions": said.assumptions, "notes": said.caveats,
         "headline": said.headline, "banner": said.banner, "odds": said.odds, "claimed": said.claimed, "layer": said.layer,
         "audited": said.audited, "composition": given.composition, "scope": given.scope, "kind": statement.kind(given),
         "asked": asked, "epsilon": given.epsilon, "delta": given.delta,
     }  # fmt: skip
-    return {key: events.plain(value) for key, value in lines.items()}
 
 
-def _entry(one: Spending) -> dict[str, JsonValue]:
+def _entry(one: Spending) -> dict[str, object]:
     numbers = {key: value for key, value in card_document.numbers(one.mechanism).items() if key != "mechanism"}
     return {
         "task": one.task + 1, "people_of": [task + 1 for task in one.people_of], "what": one.what, "count": one.count,
-        "mechanism": one.mechanism.kind, "numbers": events.plain(numbers),
+        "mechanism": one.mechanism.kind, "numbers": numbers,
     }  # fmt: skip
 
 

@@ -8,7 +8,7 @@ import secrets
 import stat
 import sys
 import tomllib
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -146,13 +146,10 @@ def inside(folder: Path, name: str, field: str) -> Path:
     """
     if not is_safe(name):
         raise BadInput(field, name, "allowed are letters, digits, '_', '-' and '.', starting with a letter or digit")
-    path = folder / name
-    try:
-        is_inside = path.resolve().is_relative_to(folder.resolve())
-    except (OSError, RuntimeError):  # links in a circle
-        is_inside = False
-    if not is_inside:
-        raise BadInput(field, name, "must stay inside its folder")
+    path, outside = folder / name, BadInput(field, name, "must stay inside its folder")
+    with instead_of(OSError, RuntimeError, say=outside):  # links in a circle
+        if not path.resolve().is_relative_to(folder.resolve()):
+            raise outside
     return path
 
 
@@ -171,14 +168,21 @@ def read_file(path: Path, field: str, *, at_most: int = _LARGEST) -> bytes:
 
     Raises BadInput naming `field` for one that is missing, too large, or no regular file: a pipe may never end.
     """
-    try:
-        with instead_of(ValueError, say=BadInput(field, repr(str(path)), "must be the path of a file")):  # NUL, or no text
-            about = path.stat()
-            if not stat.S_ISREG(about.st_mode) or about.st_size > at_most:
-                raise BadInput(field, str(path), f"must be a regular file of at most {at_most // 1_000_000} MB")
-            return path.read_bytes()
-    except OSError as error:
-        raise BadInput(field, str(path), f"must be a file that can be read: {error.strerror}") from error
+    allowed, no_path = "must be a file that can be read", BadInput(field, repr(str(path)), "must be the path of a file")
+    with (
+        instead_of(OSError, say=lambda error: BadInput(field, str(path), f"{allowed}: {error.strerror}")),
+        instead_of(ValueError, say=no_path),  # NUL, or no text
+    ):
+        about = path.stat()
+        if not stat.S_ISREG(about.st_mode) or about.st_size > at_most:
+            raise BadInput(field, str(path), f"must be a regular file of at most {at_most // 1_000_000} MB")
+        return path.read_bytes()
+
+
+def writing_to(folder: Path) -> AbstractContextManager[None]:
+    """Errors of the file system in this context are a sentence about the folder that a command writes to."""
+    said = "must be a folder that can be written"
+    return instead_of(OSError, say=lambda error: BadInput("--to", str(folder), f"{said}: {error.strerror}"))
 
 
 # This server's own keys: made once by the operating system, in files that only their owner can read.
@@ -192,12 +196,11 @@ def kept_key(path: Path, what: str) -> bytes:
 
     Raises StoreTrouble, with `what` the key is of, where it cannot be kept or is damaged.
     """
-    try:
+    said = f"the key of {what} cannot be kept in {path.name}"
+    with instead_of(OSError, say=lambda error: StoreTrouble(f"{said}: {error.strerror}")):
         if not path.exists():
             _make(path)
         key = path.read_bytes()
-    except OSError as error:
-        raise StoreTrouble(f"the key of {what} cannot be kept in {path.name}: {error.strerror}") from error
     if len(key) != N_BYTES:
         raise StoreTrouble(f"{path.name} in the home folder is damaged: delete it, and a new key is made")
     return key

@@ -215,11 +215,11 @@ def _label_share(privacy: PrivacySpec, class_size: int, rows_per_unit: int) -> f
 
 
 def on_own(name: str, changes: Mapping[str, object]) -> RunSpec:
-    """The settings of a run on own:NAME, with these changed by their dotted keys. Raises BadInput."""
+    """The settings of a run on own:NAME, with these changed by their dotted keys. Raises BadInput, as `check_run` does."""
     raw = settings(name)
     if "scenario.kind" in changes or "scenario" in changes:
         del raw["scenario"]  # what is assumed of one kind of stream means something else in another
-    return checks.parse(checks.changed(raw, changes))
+    return checks.check_run(checks.parse(checks.changed(raw, changes))).spec
 
 
 def assumed(spec: RunSpec) -> list[str]:

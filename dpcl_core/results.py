@@ -14,20 +14,19 @@ from typing import TYPE_CHECKING, Any
 
 from dpcl_core import checks, presets
 from dpcl_core.data import catalog as datasets
-from dpcl_core.errors import DataMissing, instead_of, unknown
+from dpcl_core.errors import DataMissing, entry, instead_of, unknown
 from dpcl_core.events import CellFinished, Event, Guarantee, Planned, References, Started, of_kind
-from dpcl_core.figures.picture import Provenance
+from dpcl_core.figures.picture import Picture, Provenance, epsilon_label
 from dpcl_core.methods import catalog as methods
 from dpcl_core.metrics import grouped
+from dpcl_core.privacy import card_document, statement
+from dpcl_core.privacy.statement import Standing
 from dpcl_core.runs import frames
 from dpcl_core.spec import RunSpec
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from dpcl_core.figures.picture import Picture
-    from dpcl_core.privacy.card_document import Card
-    from dpcl_core.privacy.statement import Standing
     from dpcl_core.runs.run import Run
     from dpcl_core.runs.store import Store
 
@@ -45,8 +44,6 @@ class Statement:
     guarantees: Mapping[float, Guarantee]
 
     def __str__(self) -> str:
-        from dpcl_core.privacy import statement
-
         return statement.text(self.guarantees)
 
     def __repr__(self) -> str:
@@ -60,9 +57,7 @@ class Statement:
     @property
     def headlines(self) -> tuple[str, ...]:
         """A sentence for each budget, smallest first."""
-        from dpcl_core.privacy.statement import guarantee_words
-
-        words = [guarantee_words(given) for _, given in sorted(self.guarantees.items())]
+        words = [statement.guarantee_words(given) for _, given in sorted(self.guarantees.items())]
         return tuple(dict.fromkeys(one.banner or one.headline for one in words))
 
 
@@ -83,8 +78,6 @@ class Result:
 
     def __repr__(self) -> str:
         """One line: what ran, and the mean accuracy at each budget."""
-        from dpcl_core.figures.picture import epsilon_label
-
         said = [f"{epsilon_label(e, self.standing)}: {100 * fmean(v):.1f} %" for e, v in sorted(self.finals.items())]
         name = self.name or f"{method_title(self.spec)} on {datasets.called(self.spec.data.dataset)}"
         kept = f", run {self.run_id}" if self.run_id is not None else ""
@@ -226,10 +219,8 @@ class Result:
         return answer.warning(self.finals, self.references, score=self.score, standing=self.standing)
 
     @property
-    def card(self) -> Card:
+    def card(self) -> card_document.Card:
         """The privacy card of the finished models, which `dpcl verify` checks once it is saved."""
-        from dpcl_core.privacy import card_document
-
         finished, plan = [*of_kind(self.events, CellFinished)], next(of_kind(self.events, Planned), None)
         return card_document.document(self.run_id or "", self.spec.method, self.provenance.dataset, finished, plan)
 
@@ -239,11 +230,7 @@ class Result:
         The step is the number of tasks learned. `folder`: where TensorBoard looks; MLflow has settings of its own. Raises
         BadInput, which names the command to install a tracker that is missing.
         """
-        from dpcl_core.privacy import statement
-
-        trackers = {"mlflow": _to_mlflow, "tensorboard": _to_tensorboard}
-        if tracker not in trackers:
-            raise unknown("tracker", tracker, trackers)
+        write = entry("tracker", tracker, {"mlflow": _to_mlflow, "tensorboard": _to_tensorboard})
         spec, models = self.spec, list[_Tracked]()
         for (epsilon, seed), table in self.finished_accuracy.groupby(["epsilon", "seed"]):
             steps: dict[int, dict[str, float]] = {}
@@ -260,7 +247,7 @@ class Result:
             said = statement.text({epsilon: self.guarantee(epsilon)})
             name = f"{self.name or self.run_id or spec.method}, epsilon {epsilon:g}, seed {seed}"
             models.append(_Tracked(name, settings, steps, said))
-        trackers[tracker](models, self.card, Path(folder))
+        write(models, self.card, Path(folder))
 
     def to_html(self, looks: str = "") -> str:
         """A self-contained HTML page: question, finding, figures, statement, card, settings, how to repeat and cite it.
@@ -269,13 +256,11 @@ class Result:
         """
         from dpcl_core.figures import html
         from dpcl_core.papers import catalog
-        from dpcl_core.privacy import card_document as card
-        from dpcl_core.privacy import statement
 
-        written = json.dumps(self.card, indent=1, ensure_ascii=False)
+        whole = json.dumps(self.card, indent=1, ensure_ascii=False)
         parts = {
             "What is protected": "\n".join(line for line in (statement.text(self.guarantees), looks) if line),
-            "Privacy card": written if len(written) <= _LONGEST_CARD else f"It is beside this page, in {card.FILE}.",
+            "Privacy card": whole if len(whole) <= _LONGEST_CARD else f"It is beside this page, in {card_document.FILE}.",
             "Settings": checks.to_toml(self.spec),
             "Tables of an export": _TABLES,
             "How to repeat it": checks.command_line(self.spec),
@@ -288,8 +273,6 @@ class Result:
     @cached_property
     def provenance(self) -> Provenance:
         """The origin of the numbers, for the line under every figure."""
-        from dpcl_core.privacy.statement import spent
-
         spec, opened = self.spec, self.started
         return Provenance(
             dataset=opened.dataset_title if opened is not None else datasets.called(spec.data.dataset),
@@ -303,7 +286,7 @@ class Result:
             is_example=self.run_id is None,
             is_seeded=spec.privacy.noise == "seeded",
             standings=(self.standing,),
-            spent=spent(self.guarantees),
+            spent=statement.spent(self.guarantees),
         )
 
 
@@ -354,7 +337,7 @@ class _Tracked:
     statement: str
 
 
-def _to_mlflow(models: Sequence[_Tracked], card: Card, _: Path) -> None:
+def _to_mlflow(models: Sequence[_Tracked], card: card_document.Card, _: Path) -> None:
     mlflow: Any
     with instead_of(ImportError, say=DataMissing("tracker", "mlflow", "is not installed: pip install mlflow")):
         import mlflow  # no requirement
@@ -367,7 +350,7 @@ def _to_mlflow(models: Sequence[_Tracked], card: Card, _: Path) -> None:
             mlflow.log_dict(dict(card), "privacy_card.json")
 
 
-def _to_tensorboard(models: Sequence[_Tracked], _: Card, folder: Path) -> None:
+def _to_tensorboard(models: Sequence[_Tracked], _: card_document.Card, folder: Path) -> None:
     missing = DataMissing("tracker", "tensorboard", "is not installed: pip install torch tensorboard")
     with instead_of(ImportError, say=missing):
         from torch.utils.tensorboard import SummaryWriter

@@ -69,14 +69,14 @@ def _file(path: Path, edited: str | None, places: Sequence[DeltaGenerator]) -> N
     except BadInput as refused:
         places[1].error(plain(_in_words(refused)))
         return
-    if st.session_state.get(_FEATURES) != (str(path), looked.features):
-        st.session_state[_FEATURES] = str(path), looked.features
+    if st.session_state.get(_FEATURES) != (str(path), looked.found.undeclared):
+        st.session_state[_FEATURES] = str(path), looked.found.undeclared
         st.rerun()  # the form can now offer them
-    with places[1], st.expander(f"What was understood: {_KINDS[looked.kind]}"):
-        if looked.columns:
-            rows = [tuple(map(plain, (one.name, one.use, one.read_as))) for one in looked.columns]
+    with places[1], st.expander(f"What was understood: {_KINDS[looked.found.kind]}"):
+        if looked.found.columns:
+            rows = [tuple(map(plain, (one.name, one.use, one.read_as))) for one in looked.found.columns]
             layout.draw_table(("column", "used as", "read as"), rows, names=3)
-        for sentence in looked.assumed:
+        for sentence in looked.found.assumed:
             st.markdown(f"- {plain(sentence.replace(schema.DOUBT, _IF_DATA))}")
     if edited is not None and fields is not None and own_data.moves_rows(start, fields):
         places[2].warning(_MOVES)
@@ -102,17 +102,17 @@ def _model(path: Path, asked: intake.Asked, edited: str | None, start: schema.Sc
         is_kept = st.button(later, key="own-keep", disabled=is_as_before)
         if fields is not None:
             # Written when pressed: a file that a redraw replaces would be gone while the browser still asks for it.
-            content = partial(schema.schema_toml, fields, looked.features)
+            content = partial(schema.schema_toml, fields, looked.found.undeclared)
             layout.download("schema.toml", content, "schema.toml", type="tertiary")
     if is_started or is_kept:
         _keep(path, asked, edited, partial(own_model.start, scenario=scenario, epsilon=epsilon) if is_started else None)
     place = st.container()
     n_tasks = own_data.draw(looked, scenario)
-    said = [one for one in looked.assumed if one.startswith(_ROWS)]
-    if n_tasks and looked.plan is not None and fields is not None and looked.kind != "tagged":
+    said = [one for one in looked.found.assumed if one.startswith(_ROWS)]
+    if n_tasks and looked.plan is not None and fields is not None and looked.found.kind != "tagged":
         n_people, asked_for = looked.plan.n_people, replace(looked.privacy, epsilons=(epsilon,))
         said.append(settings_form.people_for_a_label(asked_for, fields.per_person, n_tasks, n_people))
-        n_features = looked.n_values or backbones.card(looked.network).feature_dim
+        n_features = looked.found.n_values or backbones.card(looked.network).feature_dim
         if n_features and scenario.recurrence == "once" and fields.per_person == 1:
             of = n_people, len(looked.plan.classes), n_tasks, looked.network, n_features
             with place:

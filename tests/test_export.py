@@ -15,7 +15,8 @@ from dpcl_core import api, checks, cli, export
 from dpcl_core import events as said
 from dpcl_core.errors import BadInput
 from dpcl_core.methods import catalog as methods
-from dpcl_core.runs import worker
+from dpcl_core.privacy import statement
+from dpcl_core.runs import frames, worker
 from dpcl_core.runs.audits import Audits, Studies
 from dpcl_core.runs.store import Store
 from tests.support import replay, tuned
@@ -137,7 +138,7 @@ def test_bounds_are_exported_as_before() -> None:
     guarantee = document["cells"][0]["guarantee"]  # type: ignore[index, call-overload]
     assert guarantee["guarantee"] == "proved"
     assert guarantee["eps_claimed"] is guarantee["eps_audit_lower"] is guarantee["claim"] is None
-    assert "Asked for epsilon 0.5: accounted epsilon 0.5" in export.privacy_text(events)
+    assert "Asked for epsilon 0.5: accounted epsilon 0.5" in statement.text(frames.guarantees(events))
     assert all(isinstance(said.to_json(event), dict) for event in replay.claimed(events))
 
 

@@ -131,17 +131,16 @@ def read_classifier(folder: Path, epsilon: float | None = None, seed: int | None
 def _document(folder: Path) -> tuple[Path, Document]:
     """The folder that holds the document, `folder` itself or its `classifier`, and the document."""
     must = f"must be a folder written by dpcl export, with {NAME}/{DOCUMENT}"
-    try:
+
+    def of_document(error: ValidationError) -> BadInput:
+        first = first_of(error, DOCUMENT)
+        return BadInput(first.field, first.value, f"{first.allowed}; the folder {must}")
+
+    wrong = instead_of(OSError, ValueError, RecursionError, StopIteration, say=BadInput("FOLDER", folder.name, must))
+    with wrong, instead_of(ValidationError, say=of_document):
         place = next(one for one in (folder, folder / NAME) if (one / DOCUMENT).is_file())
         content = paths.read_file(place / DOCUMENT, DOCUMENT, at_most=_LARGEST_DOCUMENT)
         return place, Document.model_validate(json.loads(content))
-    except ValidationError as error:
-        first = first_of(error, DOCUMENT)
-        raise BadInput(first.field, first.value, f"{first.allowed}; the folder {must}") from error
-    except (OSError, ValueError, RecursionError, StopIteration) as error:
-        if isinstance(error, BadInput):
-            raise
-        raise BadInput("FOLDER", folder.name, must) from error
 
 
 def _arrays(folder: Path, name: str) -> Mapping[str, NDArray[np.generic]]:

@@ -25,7 +25,7 @@ from dpcl_core.data.dataset import AS_READ, Content, Images, Vectors
 from dpcl_core.data.files import ending
 from dpcl_core.data.table_features import RowEncoding
 from dpcl_core.data.texts import Sentences, Texts, decode
-from dpcl_core.errors import BadInput, instead_of, unknown
+from dpcl_core.errors import BadInput, entry, instead_of
 from dpcl_core.events import JsonValue
 from dpcl_core.methods.common.classifier import Step
 
@@ -65,7 +65,8 @@ def read_examples(
     of texts, as the classifier's own data called it. Raises BadInput in one
     sentence for anything else.
     """
-    try:
+    unread = f"{_ALLOWED}; it cannot be read"
+    with instead_of(OSError, say=lambda error: BadInput(FIELD, path.name, f"{unread}: {error.strerror or error}")):
         if path.is_dir():
             within = sorted(one for one in path.rglob("[!.]*") if one.is_file())
             found = [one for one in within if one.suffix.lower() in PICTURES]
@@ -76,8 +77,6 @@ def read_examples(
             lost = [f"{len(others)} of {len(within)} files are left out: {sheets.first_names(others)}."] if others else []
             return Asked(names, Images([_content(one) for one in found], shape, names), lost=(*lost, AS_READ))
         content = _content(path)
-    except OSError as error:
-        raise BadInput(FIELD, path.name, f"{_ALLOWED}; it cannot be read: {error.strerror or error}") from error
     suffix = path.suffix.lower()
     if suffix in PICTURES:
         return Asked((path.name,), Images([content], shape, (path.name,)), lost=(AS_READ,))
@@ -300,6 +299,5 @@ Scores = Callable[[Sequence[Step], NDArray[np.generic]], NDArray[np.floating]]
 
 def rule(name: str) -> Scores:
     """The rule of this name. Raises BadInput for another."""
-    if name not in RULES:
-        raise unknown("rule", name, RULES)
-    return cast(Scores, getattr(import_module(f"dpcl_core.methods.{RULES[name]}.rules"), name.replace("-", "_")))
+    family = entry("rule", name, RULES)
+    return cast(Scores, getattr(import_module(f"dpcl_core.methods.{family}.rules"), name.replace("-", "_")))

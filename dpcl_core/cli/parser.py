@@ -118,10 +118,10 @@ def _add_shared(sub: Parser, *names: str) -> None:
         sub.add_argument(name, **_SHARED[name])
 
 
-def _add_target(sub: Parser, text: str) -> None:
+def _add_target(sub: Parser, text: str, *shared: str) -> None:
     sub.add_argument("spec", nargs="?", metavar="TARGET", help=text)
     sub.add_argument("--preset", help=argparse.SUPPRESS)
-    _add_shared(sub, "--set")
+    _add_shared(sub, "--set", *shared)
 
 
 def _add_columns(sub: Parser) -> None:
@@ -142,8 +142,8 @@ def _add_columns(sub: Parser) -> None:
 
 def _add_training(add: Add) -> None:
     run = add("run", "training.run", "carry out runs and store them")
-    _add_target(run, "a preset, settings as TOML, a file or folder of your own data, or a paper such as tobaben")
-    _add_shared(run, "--device", "--no-wait", "--store")
+    said = "a preset, settings as TOML, a file or folder of your own data, or a paper such as tobaben"
+    _add_target(run, said, "--device", "--no-wait", "--store")
     run.add_argument("--data", help=argparse.SUPPRESS)
     _add_columns(run)
     every = "every run of a preset as one entry of the queue, cheapest first, stopped together"
@@ -167,8 +167,7 @@ def _add_training(add: Add) -> None:
     resume.add_argument("run_id", metavar="RUN_ID")
     _add_shared(resume, "--device", "--no-wait", "--store")
     tune = add("tune", "training.tune", "search for learning rate, batch size and clipping norm")
-    _add_target(tune, "a preset or settings as TOML, with one epsilon and one seed")
-    _add_shared(tune, "--device", "--no-wait", "--store")
+    _add_target(tune, "a preset or settings as TOML, with one epsilon and one seed", "--device", "--no-wait", "--store")
     tune.add_argument("--trials", type=int, help="number of trainings, each with its own settings (default 20)")
     tune.add_argument("--on", metavar="DATASET", help="a public dataset; or private: the run's own, covered by no epsilon")
     tune.add_argument("--proxy", help=argparse.SUPPRESS)

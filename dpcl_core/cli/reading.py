@@ -206,11 +206,9 @@ def export(options: argparse.Namespace) -> int:
     from dpcl_core.export import bundle, check_folder, write
 
     store = checked_store(options.store)
-    try:
+    with paths.writing_to(target):
         check_folder(target)  # first: figures take seconds to draw
         write(target, files := bundle(store, options.run_id, unprotected=options.unprotected))
-    except OSError as error:
-        raise BadInput("--to", options.to, f"must be a folder that can be written: {error.strerror}") from error
     for line in folder.remarks(files):
         say(line)
     names = sorted(files)

@@ -31,7 +31,6 @@ from dpcl_core.runs.store import Store
 from dpcl_core.spec import RunSpec, fields_of
 from dpcl_core.tuning import settings
 
-_PAUSE_SECONDS = 0.5
 MOST_SHARDS = 1000
 MOST_TRIALS = 10_000_000  # of an audit, on each side
 
@@ -111,7 +110,7 @@ def _sweep(options: argparse.Namespace) -> int:
                 if now.line() != line:
                     line = now.line()
                     say(line)
-                time.sleep(_PAUSE_SECONDS)
+                time.sleep(executor.PAUSE_SECONDS)
     except KeyboardInterrupt:
         sets.request_stop(set_id)
         say(f"set {set_id} is broken off: dpcl resume RUN_ID goes on with one of its runs, which dpcl runs lists")
@@ -191,7 +190,6 @@ def own_spec(options: argparse.Namespace) -> RunSpec:
     tell = say if options.json else put
     with intake.own_name(options.data, asked_of(options), administration.marks_kept(open_store(options.store))) as name:
         spec = presets.on_own(name, checks.read_sets(options.set))
-        checks.check_run(spec)
         for sentence in presets.assumed(spec):
             tell(sentence)
     said = [f"--{role} {shlex.quote(named)}" for role in fields_of(Columns) if (named := getattr(options, role))]
@@ -299,8 +297,7 @@ def _searched(store: Store, study_id: str, run_id: str, options: argparse.Namesp
     say(f"tuning {study_id}")
     reporter = common.Reporter(options.no_wait)
     with suppress(KeyboardInterrupt):  # the run is then cancelled, and the kept trials are reported below
-        worker.wait_for_device(store, run_id, reporter.queued)
-        worker.carry_out(store, run_id, on_event=reporter, executor=worker.of_command(store, run_id))
+        worker.run_here(store, run_id, on_wait=reporter.queued, on_event=reporter)
     study = audits.Studies(store).get(study_id)
     put_study(study, options)
     if study.is_resumable:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import ClassVar, Literal, NamedTuple
 
 from dpcl_core import paths
 from dpcl_core.data.texts import tags_of
-from dpcl_core.errors import BadInput
+from dpcl_core.errors import BadInput, instead_of
 from dpcl_core.spec import DataSpec, validated
 
 Shape = tuple[int, int, int]
@@ -145,10 +144,9 @@ def tables(file: str) -> dict[str, Table]:
 
     Raises BadInput naming the file, and the table where it is one.
     """
-    try:
-        written = tomllib.loads((paths.assets_dir() / "cards" / file).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise BadInput(file, type(error).__name__, f"must be a TOML file: {error}") from error
+    allowed = "must be a TOML file"
+    with instead_of(OSError, ValueError, say=lambda error: BadInput(file, type(error).__name__, f"{allowed}: {error}")):
+        written = paths.asset_table(f"cards/{file}")
     full: dict[str, Table] = {}
     for name, table in written.items():
         if not isinstance(table, dict):

@@ -20,6 +20,7 @@ from dpcl_core.data import dataset, files, handed
 from dpcl_core.data.card import PICTURES
 from dpcl_core.data.columns import pa, pq
 from dpcl_core.data.files import TABLES, ending
+from dpcl_core.data.sheets import MAX_BYTES
 from dpcl_core.data.tables import MAX_BYTES as MAX_PICTURE
 from dpcl_core.errors import BadInput, instead_of
 
@@ -37,20 +38,16 @@ NOTHING = (
     f"({', '.join(one.removeprefix('.') for one in PICTURES)}: save others, such as HEIC, as JPEG)"
 )
 SUFFIXES = (*(one for endings in READ.values() for one in endings), ".zip")
-MAX_BYTES = 4 * 2**30
 MAX_FILES = 200_000
 _BLOCK = 4096  # bytes that the smallest file takes on a disk
-_KEPT = ("public.txt", "synthetic.txt")
 
 
 def copied(path: Path, folder: Path, most: int) -> int:
     """Copies what can be data, and says when it was last written. Raises BadInput for what cannot."""
-    try:
+    unread = BadInput(FIELD, path.name, "must be a file or a folder that you can read")
+    gone = BadInput(FIELD, path.name, "is not there: give the path of a file or folder")
+    with instead_of(OSError, RuntimeError, say=unread), instead_of(FileNotFoundError, say=gone):
         mode = path.stat().st_mode
-    except FileNotFoundError:
-        raise BadInput(FIELD, path.name, "is not there: give the path of a file or folder") from None
-    except (OSError, RuntimeError) as error:
-        raise BadInput(FIELD, path.name, "must be a file or a folder that you can read") from error
     if stat.S_ISDIR(mode):
         return _copy_folder(path, folder, most)
     if not stat.S_ISREG(mode):
@@ -102,7 +99,7 @@ def _copy_folder(path: Path, folder: Path, most: int) -> int:
         total = sum(one.stat().st_size for one in tables)
         if total > most:
             raise BadInput(FIELD, path.name, f"must have at most {most:,} bytes in all")
-        copied_at = [_copy(one, folder / one.name) for one in found if one.name in _KEPT]
+        copied_at = [_copy(one, folder / one.name) for one in found if one.name in files.MARKS]
         stems = {one: _part(one.name[: -len(ending_of(one))]) for one in tables}
         return max(written, *copied_at, *(_copy_table(one, folder, stem, most) for one, stem in stems.items()))
     total = n_files = 0

@@ -308,12 +308,10 @@ def _made(card: DatasetCard) -> DataFiles:
     identity = f"{_VERSION} {version('faker')} {card.made_per_source} {sha256(template_file()).hexdigest()}"
     train, test = (folder / f"{split}.parquet" for split in _SPLITS)
     stamps = tuple(path.stat().st_mtime_ns for path in (folder / _RECORD, train, test) if path.exists())
-    try:
+    said = f"{folder} must be a folder that you can write"
+    with instead_of(OSError, say=lambda error: BadInput(FIELD, card.name, f"{said}: {error.strerror or error}")):
         if not _is_whole(folder, identity, stamps):
             _make(folder, card.made_per_source, identity)
-    except OSError as error:
-        allowed = f"{folder} must be a folder that you can write: {error.strerror or error}"
-        raise BadInput(FIELD, card.name, allowed) from error
     return DataFiles((train,), (test,))
 
 

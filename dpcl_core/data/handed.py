@@ -107,13 +107,11 @@ def counted_rows(rows: NDArray[np.float64], places: NDArray[np.int64], people: N
     coins = [blake2b(row.tobytes() + place.tobytes()).digest() for row, place in zip(rows, places, strict=True)]
     named, seen, kept = people.tolist(), Counter[Any](), []
     for row in sorted(range(len(rows)), key=coins.__getitem__):
-        try:
+        with suppress(TypeError):  # nothing that could name a person
             is_somebody = named[row] is not None and bool(named[row] == named[row])
             seen[named[row]] += 1
-        except TypeError:  # nothing that could name a person
-            continue
-        if is_somebody and seen[named[row]] <= most:
-            kept.append(row)
+            if is_somebody and seen[named[row]] <= most:
+                kept.append(row)
     return np.asarray(kept, np.int64)
 
 
@@ -142,10 +140,8 @@ def places_of(labels: NDArray[Any], known: NDArray[Any]) -> NDArray[np.int64]:
     places = {name: place for place, name in enumerate(known.tolist())}
     found = np.full(len(labels), -1, np.int64)
     for row, label in enumerate(labels.tolist()):
-        try:
+        with suppress(TypeError):  # nothing that could be a label
             found[row] = places.get(label, -1)
-        except TypeError:  # nothing that could be a label
-            continue
     return found
 
 

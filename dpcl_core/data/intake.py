@@ -21,11 +21,11 @@ from typing import Literal
 from dpcl_core import paths
 from dpcl_core.data import catalog, copying, files, load, outline, own, schema, sheets, tagged
 from dpcl_core.data.card import HELD_OUT
-from dpcl_core.data.copying import FIELD, FORMS, MAX_BYTES
+from dpcl_core.data.copying import FIELD, FORMS
 from dpcl_core.data.files import DataFiles, ending, hold_file
 from dpcl_core.data.parquet import IMAGE_COLUMNS, WINDOW_COLUMN
 from dpcl_core.data.rows import LABEL_COLUMN
-from dpcl_core.errors import BadInput, DataMissing
+from dpcl_core.errors import BadInput, DataMissing, instead_of
 from dpcl_core.spec import DataSpec, updated, validated
 
 _LOCK = ".lock"  # in a copy on its way in: held while its process lives
@@ -76,7 +76,7 @@ class Given:
     owner: str = ""
     apart: str = ""
     seen: frozenset[str] = frozenset()
-    most: int = MAX_BYTES
+    most: int = sheets.MAX_BYTES
     of: str | None = None
 
 
@@ -177,7 +177,7 @@ def _tables(path: Path) -> Iterator[list[Path]]:
     """
     with tempfile.TemporaryDirectory(prefix="dpcl-") as folder:
         is_other = path.is_file() and ending(path) not in _READ
-        place = Path(folder) if is_other and copying.convert(path, Path(folder), _slug(path), MAX_BYTES) else path
+        place = Path(folder) if is_other and copying.convert(path, Path(folder), _slug(path), sheets.MAX_BYTES) else path
         inside = sorted(place.iterdir(), key=lambda one: (one.stem == "test", one)) if place.is_dir() else [place]
         yield [one for one in inside if ending(one) in _READ]
 
@@ -199,11 +199,10 @@ def forget(name: str) -> None:
     """Deletes own:NAME, which was taken in. Raises BadInput where it cannot be deleted."""
     if not was_taken_in(name):
         raise BadInput("data", name, "was put on this computer by hand: delete its folder")
-    try:
+    said = "could not be deleted"
+    with instead_of(OSError, say=lambda error: BadInput("data", name, f"{said}: {error.strerror or 'unknown error'}")):
         if own.delete(_home_of(name)):
             return
-    except OSError as error:
-        raise BadInput("data", name, f"could not be deleted: {error.strerror or 'unknown error'}") from error
     left = "is out of reach, but some of its files could not be deleted: that is tried again when the app next starts"
     raise BadInput("data", name, left)
 
@@ -353,11 +352,7 @@ def _is_same(folder: Path, origin: str, owner: str) -> bool:
     return False
 
 
-@contextmanager
-def _trouble(path: Path) -> Iterator[None]:
+def _trouble(path: Path) -> AbstractContextManager[None]:
     """Turns errors of the file system into a sentence without a path."""
-    try:
-        yield
-    except OSError as error:
-        allowed = f"could not be copied to your own data: {error.strerror or 'unknown error'}"
-        raise BadInput(FIELD, path.name, allowed) from error
+    said = "could not be copied to your own data"
+    return instead_of(OSError, say=lambda error: BadInput(FIELD, path.name, f"{said}: {error.strerror or 'unknown error'}"))

@@ -23,6 +23,7 @@ from dpcl_core import paths
 from dpcl_core.data import catalog, files, outline, schema
 from dpcl_core.data.card import CARDS
 from dpcl_core.errors import BadInput
+from dpcl_core.metrics import grouped
 
 # Beside data that were taken in, both of them: a digest of the token of the visitor who took them in, empty from a terminal;
 # and a digest of where they came from.
@@ -98,11 +99,8 @@ def sweep_uploads() -> None:
 
 def of_visitors() -> dict[str, list[str]]:
     """own:NAME of the data that each visitor has taken in here, by owner."""
-    found: dict[str, list[str]] = {}
-    for folder in _folders(paths.home() / "data"):
-        if not folder.name.startswith(".") and (whose := _owner(folder)):
-            found.setdefault(whose, []).append(f"own:{folder.name}")
-    return found
+    here = (folder for folder in _folders(paths.home() / "data") if not folder.name.startswith("."))
+    return grouped((whose, f"own:{folder.name}") for folder in here if (whose := _owner(folder)))
 
 
 def uploaders() -> list[str]:

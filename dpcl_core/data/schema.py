@@ -14,7 +14,7 @@ from annotated_types import Ge, Interval, MaxLen, MinLen
 
 from dpcl_core.data import files
 from dpcl_core.data.card import DatasetCard, Feature
-from dpcl_core.errors import BadInput
+from dpcl_core.errors import BadInput, instead_of
 from dpcl_core.fields import in_toml
 from dpcl_core.spec import Checked, Settings, parameter, validated
 
@@ -202,12 +202,11 @@ def in_folder(folder: Path, shown: str = "") -> Schema | None:
 
 def parsed(path: Path, shown: str) -> Schema:
     """The schema in a file, which messages call `shown`. Raises BadInput naming the file, the field and what is allowed."""
-    try:
+    allowed = "must be a TOML file with classes, n_train, sources, title"
+    with instead_of(OSError, ValueError, RecursionError, say=lambda error: BadInput(shown, type(error).__name__, allowed)):
         if not path.is_file() or path.stat().st_size > _MAX_BYTES:
             raise OSError("no regular file")
         said = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise BadInput(shown, type(error).__name__, "must be a TOML file with classes, n_train, sources, title") from error
     schema_fields = validated(Schema, said, shown)
     for role in ("classes", "sources"):
         names = getattr(schema_fields, role)

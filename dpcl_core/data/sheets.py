@@ -384,10 +384,10 @@ def _of_npz(path: Path, card: DatasetCard, shown: str, chosen: Callable[[Names],
 
 def _blocks(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Iterator[NDArray[np.float32]]:
     """The rows of an array [n, K] as float32 [b, K], at least one block; `zipfile` checks the bytes at the end."""
-    shape, dtype = _announced(archive, member)
-    step = max(1, _PIECE // (shape[1] * dtype.itemsize))
     with archive.open(member) as file, np.errstate(over="ignore"):
-        if _npy_header(file)[1]:  # column by column
+        shape, is_by_column, dtype = _npy_header(file)
+        step = max(1, _PIECE // (shape[1] * dtype.itemsize))
+        if is_by_column:
             whole = npy.read_array(archive.open(member), allow_pickle=False)
             yield from (whole[start : start + step].astype(np.float32, "C") for start in range(0, max(1, shape[0]), step))
             return

@@ -207,11 +207,10 @@ def _years(word: str, order: tuple[int, int, int]) -> float:
     parts = (found[1], found[3], found[4])
     if len(parts[order[0]]) != 4:
         return math.nan
-    try:
+    with suppress(ValueError):
         days = date(*(int(parts[place]) for place in order)).toordinal() - date(2000, 1, 1).toordinal()
-    except ValueError:
-        return math.nan
-    return (days + sum(int(found[place] or 0) * of for place, of in ((5, 3600), (6, 60), (7, 1))) / 86_400) / 365.2425
+        return (days + sum(int(found[place] or 0) * of for place, of in ((5, 3600), (6, 60), (7, 1))) / 86_400) / 365.2425
+    return math.nan
 
 
 # How a row of a table or of embeddings becomes values: by public facts alone, so that any row can be encoded later, too.

@@ -140,10 +140,9 @@ def stamp(path: Path) -> Iterator[tuple[str, int]]:
 
 
 def _entries(folder: Path, split: Path, card: DatasetCard) -> list[Path]:
-    try:
+    shown, allowed = _shown(card, split, folder), "must be a folder that you can read"
+    with instead_of(OSError, say=lambda error: BadInput(shown, type(error).__name__, allowed)):
         return sorted((one for one in folder.iterdir() if not one.name.startswith(".")), key=lambda one: one.name)
-    except OSError as error:
-        raise BadInput(_shown(card, split, folder), type(error).__name__, "must be a folder that you can read") from error
 
 
 def _leads_out(entry: Path, split: Path, shown: str) -> BadInput | None:

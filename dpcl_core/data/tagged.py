@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -167,13 +167,8 @@ def _of_conll(path: Path, card: DatasetCard) -> list[Tagged | BadInput]:
 
     An error names the line and what is allowed, but no word of the file: it may be private.
     """
-    shown, found = sheets.shown_name(card, path), list[Tagged | BadInput]()
-    for block in blocks(path, shown):
-        try:
-            found.append(_sentence(block, shown))
-        except BadInput as wrong:
-            found.append(wrong)
-    return found
+    shown = sheets.shown_name(card, path)
+    return [_judged(_sentence, block, shown) for block in blocks(path, shown)]
 
 
 def _of_lines(path: Path, card: DatasetCard) -> list[Tagged | BadInput]:
@@ -212,17 +207,23 @@ def _of_parquet(path: Path, card: DatasetCard) -> list[Tagged | BadInput]:
 
 def _checked(pairs: Sequence[Any], domains: Sequence[str | None], shown: str, *, is_bio: bool) -> list[Tagged | BadInput]:
     """The sentences with these words and tags, or the error of each. `is_bio`: tags are left as they are."""
-    result: list[Tagged | BadInput] = []
-    for row, ((words, tags), domain) in enumerate(zip(pairs, domains, strict=True)):
-        if not words or not tags or len(words) != len(tags) or None in words or None in tags or domain is None:
-            allowed = f"must have as many {TAGS_COLUMN} as {WORDS_COLUMN}, one at least, and none empty"
-            result.append(BadInput(f"{shown} sentence {row}", f"{len(words or ())} and {len(tags or ())}", allowed))
-            continue
-        try:
-            result.append((tuple(words), tuple(tags) if is_bio else bio(tags, f"{shown} sentence {row}"), domain))
-        except BadInput as wrong:
-            result.append(wrong)
-    return result
+    rows = enumerate(zip(pairs, domains, strict=True))
+    return [_judged(_of_row, *pair, domain, f"{shown} sentence {row}", is_bio) for row, (pair, domain) in rows]
+
+
+def _of_row(words: Any, tags: Any, domain: str | None, shown: str, is_bio: bool) -> Tagged:
+    if not words or not tags or len(words) != len(tags) or None in words or None in tags or domain is None:
+        allowed = f"must have as many {TAGS_COLUMN} as {WORDS_COLUMN}, one at least, and none empty"
+        raise BadInput(shown, f"{len(words or ())} and {len(tags or ())}", allowed)
+    return tuple(words), tuple(tags) if is_bio else bio(tags, shown), domain
+
+
+def _judged(read: Callable[..., Tagged], *given: Any) -> Tagged | BadInput:
+    """What is read of a sentence, or why it cannot be."""
+    try:
+        return read(*given)
+    except BadInput as wrong:
+        return wrong
 
 
 _READERS = {".conll": _of_conll, ".jsonl": _of_lines, ".parquet": _of_parquet}

@@ -23,9 +23,9 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from dpcl_core import checks, paths, unforeseen
 from dpcl_core.data import catalog as datasets
-from dpcl_core.data import copying, intake, own
+from dpcl_core.data import intake, own, sheets
 from dpcl_core.errors import BadInput, StoreUnusable, instead_of
-from dpcl_core.events import Planned
+from dpcl_core.events import Planned, plain_number
 from dpcl_core.privacy.budgets import check_accounted, check_budget
 from dpcl_core.privacy.statement import shown_number
 from dpcl_core.runs import charges, database, queue, tables
@@ -78,8 +78,7 @@ class Looks:
 
     def document(self) -> dict[str, str | int | float]:
         """As JSON."""
-        epsilon = self.epsilon if math.isfinite(self.epsilon) else "inf"
-        return {"dataset": self.dataset, **{name: getattr(self, name) for name in _COUNTED}, "epsilon": epsilon}
+        return {"dataset": self.dataset, **{name: plain_number(getattr(self, name)) for name in _COUNTED}}
 
 
 def looks_at(store: Store, dataset: str) -> Looks | None:
@@ -163,15 +162,16 @@ def carry_over(store: Store, url: str) -> int:
     database.check_there(url)
     url = database.absolute(url)
     unread = StoreUnusable(f"store {masked(url)}: has looks that cannot be read, so that none is carried over")
-    try:
-        with instead_of(ValueError, TypeError, KeyError, say=unread), database.connected(url).connect() as there:
-            layout = str(database.layout_of(there, masked(url)))
-            if layout not in database.LAYOUTS:
-                raise BadInput("OLD_STORE", masked(url), "must be a store of this or an earlier version of the program")
-            found = [table for table in metadata.sorted_tables if _COUNTING.get(table.name, math.inf) <= int(layout)]
-            rows = {table: _counting_rows(there, table) for table in found}
-    except SQLAlchemyError as error:
-        raise database.trouble(error, url) from error
+    with (
+        instead_of(SQLAlchemyError, say=lambda error: database.trouble(error, url)),
+        instead_of(ValueError, TypeError, KeyError, say=unread),
+        database.connected(url).connect() as there,
+    ):
+        layout = str(database.layout_of(there, masked(url)))
+        if layout not in database.LAYOUTS:
+            raise BadInput("OLD_STORE", masked(url), "must be a store of this or an earlier version of the program")
+        found = [table for table in metadata.sorted_tables if _COUNTING.get(table.name, math.inf) <= int(layout)]
+        rows = {table: _counting_rows(there, table) for table in found}
     ids = [row["id"] for row in rows[runs]]
     with store.writing() as here:
         tables.take(here, tables.QUEUE)
@@ -227,9 +227,7 @@ def purge(store: Store, dataset: str) -> int:
         queue.keep_turns(connection, ids)
         for table in reversed(metadata.sorted_tables):
             # Ids of studies, audits and sets are ids of runs, so that whatever refers to one of these goes with it.
-            of_run = [column for column in table.c if column.foreign_keys and column.name != "room"]
-            if table is runs:
-                of_run = [runs.c.id]
+            of_run = [runs.c.id] if table is runs else [one for one in table.c if one.foreign_keys and one.name != "room"]
             if of_run:
                 connection.execute(sqlalchemy_delete(table).where(or_(*(column.in_(ids) for column in of_run))))
     try:
@@ -346,10 +344,10 @@ def check_kept(store: Store, more: int = 0) -> None:
 def bytes_left(store: Store) -> int:
     """How many more bytes the store's visitor may keep; where nothing is limited, as many as data may have."""
     if store.visitor is None:
-        return copying.MAX_BYTES
+        return sheets.MAX_BYTES
     with store.reading() as connection:
         left = (most * 10**6 - kept for _, kept, most in queue.kept_by(connection, store.visitor))
-        return max(0, min(copying.MAX_BYTES, *left))
+        return max(0, min(sheets.MAX_BYTES, *left))
 
 
 def stop(store: Store, owner: str) -> int:

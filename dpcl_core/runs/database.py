@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from shlex import quote
 
@@ -17,7 +17,7 @@ from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 
 from dpcl_core import paths
-from dpcl_core.errors import StoreGone, StoreLocked, StoreTrouble, StoreUnknown, StoreUnusable
+from dpcl_core.errors import StoreGone, StoreLocked, StoreTrouble, StoreUnknown, StoreUnusable, instead_of
 from dpcl_core.runs import tables
 from dpcl_core.unforeseen import MASK, is_secret, masked
 
@@ -112,18 +112,15 @@ def connected(url: str) -> sa.Engine:
         path = Path(str(where.database))
         if path.exists() and not path.is_file():  # of a device or a pipe SQLite says that the disk fails
             raise StoreUnknown(f"store {masked(url)}: must be a regular file, or the name of a new one")
-        try:
+        unmade = f"store {masked(url)}: its folder cannot be made"
+        with instead_of(OSError, say=lambda error: StoreUnusable(f"{unmade}: {error.strerror}")):
             paths.make_folder(path.parent)
-        except OSError as error:
-            raise StoreUnusable(f"store {masked(url)}: its folder cannot be made: {error.strerror}") from error
         with suppress(OSError):  # SQLite would let everybody read a new file; of one that it cannot make, it says why itself
             if path.exists() and path.stat().st_size == 0:
                 path.chmod(0o600)
             os.close(paths.open_file(path, os.O_WRONLY | os.O_EXCL))
-    try:
+    with _with_its_package(url):
         engine = sa.create_engine(where, pool_pre_ping=not sqlite, connect_args={} if sqlite else _settings(where))
-    except ImportError as error:
-        raise StoreUnusable(f"store {masked(url)}: needs the Python package {error.name}, which is not installed") from error
     if sqlite:
         sa.event.listen(engine, "connect", _prepare_sqlite)
         sa.event.listen(engine, "begin", _begin_sqlite)
@@ -213,16 +210,20 @@ def _checked(url: str) -> sa.URL:
     try:
         if where.drivername == "postgresql":
             where = where.set(drivername="postgresql+psycopg")  # the driver of the extra; SQLAlchemy would take an older one
-        where.get_dialect()
+        with _with_its_package(url):
+            where.get_dialect()
     except (ArgumentError, NoSuchModuleError):
         raise StoreUnknown(f"store {masked(url)}: {allowed}") from None  # the cause contains the password
-    except ImportError as error:
-        raise StoreUnusable(f"store {masked(url)}: needs the Python package {error.name}, which is not installed") from error
     if where.get_backend_name() not in ("sqlite", "postgresql"):
         raise StoreUnknown(f"store {masked(url)}: {allowed}")
     if where.get_backend_name() == "sqlite" and where.database in (None, "", ":memory:"):
         raise StoreUnknown(f"store {masked(url)}: a store in memory is seen by one process alone; {allowed}")
     return where
+
+
+def _with_its_package(url: str) -> AbstractContextManager[None]:
+    needs = f"store {masked(url)}: needs the Python package"
+    return instead_of(ImportError, say=lambda error: StoreUnusable(f"{needs} {error.name}, which is not installed"))
 
 
 def _prepare_sqlite(connection: sqlite3.Connection, _record: ConnectionPoolEntry) -> None:

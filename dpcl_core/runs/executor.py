@@ -72,7 +72,7 @@ SILENT_SECONDS = 10.0  # a process that cannot be inspected counts as gone after
 STUCK_SECONDS = 60.0  # one seen to be alive gets longer: loading a large library can hold up every thread
 STOP_SECONDS = 2.25  # a stopping one gets less
 FREE_SECONDS = 5.0  # apps and `dpcl work` look ten times in this time: what they leave on a free device, nobody starts
-_PAUSE_SECONDS = 0.5
+PAUSE_SECONDS = 0.5
 _LOG_END = 4000  # characters
 _LEFT = "This run had not begun when the command or script that waited to carry it out ended."
 
@@ -122,13 +122,13 @@ class Supervisor:
 
     def settle(self) -> None:
         """Looks until it is known which runs go on: once, or for seconds where a silent process cannot be inspected."""
-        end = time.monotonic() + SILENT_SECONDS + _PAUSE_SECONDS
+        end = time.monotonic() + SILENT_SECONDS + PAUSE_SECONDS
         while True:
             silent = [run for run in self.check() if run.status in ACTIVE and (run.silent_seconds or 0.0) > SILENT_SECONDS]
             is_known = not any(run.process is None or process.is_alive(run.process) is None for run in silent)
             if is_known or time.monotonic() >= end:
                 return
-            time.sleep(_PAUSE_SECONDS)
+            time.sleep(PAUSE_SECONDS)
 
     def _is_given_up(self, run: Run) -> bool:
         """Ends a run whose process is gone or stuck, and resumes it where that loses nothing and has not failed twice.
@@ -253,9 +253,6 @@ def _end_of_log(run: Run) -> str:
 
 
 # Moves the queue of a store for as long as a server or `dpcl work` is up, whether or not anybody looks at a page.
-
-
-PAUSE_SECONDS = 0.5
 
 
 def move(

@@ -90,11 +90,8 @@ def _metrics(events: Sequence[Event], rule: str | None) -> dict[Cell, Mapping[st
     finished = {event.cell: event.metrics for event in of_kind(events, CellFinished)}
     if rule is None:
         return finished
-    matrices: dict[Cell, list[tuple[float | None, ...]]] = {cell: [] for cell in finished}
-    for event in of_kind(events, TaskLearned):
-        if event.cell in matrices:
-            matrices[event.cell].append(_row(event, rule))
-    return {cell: measures.summary(matrix) for cell, matrix in matrices.items()}
+    rows = measures.grouped((event.cell, _row(event, rule)) for event in of_kind(events, TaskLearned))
+    return {cell: measures.summary(rows[cell]) for cell in finished}
 
 
 def cells(events: Iterable[Event]) -> pd.DataFrame:
@@ -148,9 +145,7 @@ def guarantees(events: Iterable[Event]) -> dict[float, Guarantee]:
 
     Where there is no bound but a claim, the largest claim: it depends on what was learned.
     """
-    of_seeds: dict[float, list[Guarantee]] = {}
-    for event in of_kind(events, CellFinished):
-        of_seeds.setdefault(event.cell.epsilon, []).append(event.guarantee)
+    of_seeds = measures.grouped((event.cell.epsilon, event.guarantee) for event in of_kind(events, CellFinished))
 
     def size(one: Guarantee) -> tuple[float, float]:
         return one.epsilon, one.claim.epsilon if one.claim is not None else 0.0

@@ -377,15 +377,13 @@ class WarmWorker:
             waiting, self.waiting = self.waiting, None
             if waiting is None:
                 return None
-            try:
+            with suppress(OSError):  # the process is gone
                 if waiting.here.is_set() and waiting.origin == _origin(url, device):
                     waiting.say(f"run {run_id}")
                     if waiting.ready.wait(ANSWER_SECONDS):
                         waiting.say("go")
                         waiting.hang_up()
                         return waiting.process.pid
-            except OSError:
-                pass  # the process is gone
             waiting.process.kill()
             waiting.hang_up()
             return None

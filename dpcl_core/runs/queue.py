@@ -16,6 +16,7 @@ import secrets
 import time
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from hashlib import sha256
 from ipaddress import IPv6Address, ip_address
@@ -86,12 +87,10 @@ def address_of(host: str) -> str:
 
     Raises StoreTrouble where the key cannot be kept.
     """
-    try:
+    with suppress(ValueError):  # no address: such as the name that a proxy gave
         found = ip_address(host)
         if isinstance(found, IPv6Address):
             host = str(found.ipv4_mapped or int(found) >> 64)
-    except ValueError:
-        pass  # no address: such as the name that a proxy gave
     return hmac.new(paths.kept_key(paths.home() / "addresses.key", "addresses"), host.encode(), sha256).hexdigest()[:32]
 
 

@@ -12,6 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from hashlib import sha256
 from itertools import groupby
 from pathlib import Path
@@ -344,7 +345,7 @@ def record(run_id: str, group: int, n: int) -> None:
     Written again where it stands already: an earlier attempt may have failed before the disk had it.
     """
     path = _released(run_id)
-    try:
+    with instead_of(OSError, say=partial(_refused, "written")):
         is_new = not path.exists()
         paths.make_folder(path.parent)
         # Appended whole: parts of a run may write at once.
@@ -354,8 +355,6 @@ def record(run_id: str, group: int, n: int) -> None:
         if is_new:
             for folder in (path.parent, path.parent.parent):
                 paths.keep_names(folder)
-    except OSError as error:
-        raise _refused("written", error) from error
 
 
 def _released(run_id: str) -> Path:

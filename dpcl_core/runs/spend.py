@@ -13,13 +13,14 @@ import json
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, astuple, dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from dpcl_core import paths
 from dpcl_core.data.files import hold_file, replacing
-from dpcl_core.errors import BadInput, StoreTrouble
+from dpcl_core.errors import BadInput, StoreTrouble, instead_of
 from dpcl_core.privacy.accounting import Pld, gaussian_step
 from dpcl_core.privacy.budgets import check_accounted, check_budget, epsilon_of
 from dpcl_core.privacy.dp_events import dp
@@ -151,13 +152,15 @@ def _words(budget: Budget) -> str:
 
 def _read() -> dict[str, Account]:
     path = paths.home() / _FILE
-    try:
+    damaged = StoreTrouble(f"{path.name} in the home folder is damaged: what was spent is not known")
+    with _kept(path, "read"), instead_of(ValueError, TypeError, AttributeError, KeyError, say=damaged):
         written = json.loads(path.read_bytes()) if path.exists() else {}
         return {name: _account(name, **one) for name, one in written.items()}
-    except OSError as error:
-        raise StoreTrouble(f"{path.name} in the home folder cannot be read: {error.strerror}") from error
-    except (ValueError, TypeError, AttributeError, KeyError) as error:
-        raise StoreTrouble(f"{path.name} in the home folder is damaged: what was spent is not known") from error
+
+
+def _kept(path: Path, done: str) -> AbstractContextManager[None]:
+    said = f"{path.name} in the home folder cannot be {done}"
+    return instead_of(OSError, say=lambda error: StoreTrouble(f"{said}: {error.strerror}"))
 
 
 def _account(name: str, releases: Sequence[Sequence[Any]], streams: Mapping[str, Any], budget: Any) -> Account:
@@ -176,13 +179,10 @@ def _document(one: Account) -> dict[str, object]:
 def _changing() -> Iterator[dict[str, Account]]:
     """All accounts, to be changed by one process at a time; they are on the disk when the context ends."""
     path = paths.home() / _FILE
-    try:
-        with hold_file(paths.make_folder(path.parent) / f".{_FILE}.lock") as is_held:
-            if not is_held:
-                raise StoreTrouble("the home folder is where files cannot be locked: set DPCL_HOME to another folder")
-            accounts = _read()
-            yield accounts
-            with replacing(path) as file:
-                file.write(json.dumps({name: _document(one) for name, one in accounts.items()}).encode())
-    except OSError as error:
-        raise StoreTrouble(f"{path.name} in the home folder cannot be written: {error.strerror}") from error
+    with _kept(path, "written"), hold_file(paths.make_folder(path.parent) / f".{_FILE}.lock") as is_held:
+        if not is_held:
+            raise StoreTrouble("the home folder is where files cannot be locked: set DPCL_HOME to another folder")
+        accounts = _read()
+        yield accounts
+        with replacing(path) as file:
+            file.write(json.dumps({name: _document(one) for name, one in accounts.items()}).encode())

@@ -242,25 +242,20 @@ def build(folder: Path, *, live: bool = False) -> list[Path]:
     `live`: also a page that trains, with what it needs. Raises BadInput, and writes nothing, where the folder holds anything
     else or cannot be written; DataMissing where the browser's Python was never fetched.
     """
-    unwritable = "must be a folder that can be written"
-    try:
+    with paths.writing_to(folder):
         _check(folder)
         folder.mkdir(parents=True, exist_ok=True)  # before the pages are made, which takes half a minute
-    except OSError as error:
-        raise BadInput("--to", str(folder), f"{unwritable}: {error.strerror}") from error
     files = {folder / live_files.FOLDER / name: content for name, content in live_files.files().items()} if live else {}
     every = [*with_doors(pages()), live_page()] if live else pages()
     files |= {folder / name: words.encode() for name, words in scripts().items()} if live else {}
     files |= {folder / page.file: run_page(page, every).encode() for page in every}
-    try:
+    with paths.writing_to(folder):
         for old in folder.rglob("*"):
             if old.is_file() and old not in files:
                 old.unlink()
         for path, content in files.items():
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
-    except OSError as error:
-        raise BadInput("--to", str(folder), f"{unwritable}: {error.strerror}") from error
     return sorted(files)
 
 

@@ -178,7 +178,7 @@ def choices() -> dict[str, JsonValue]:
             {
                 "name": card.name, **_words(card), "guarantee": card.guarantee, "scenarios": card.scenarios,
                 "labels": card.labels, "needs_texts": card.needs_anchors, "seconds": seconds.get(card.name),
-                "fields": [{**one, **_here(card, one)} for one in _fields(card.params, "params")],
+                "fields": _fields(card.params, "params", lighter(card)),
             }
             for card in _methods()
         ],
@@ -192,13 +192,6 @@ def choices() -> dict[str, JsonValue]:
         "torch": {name: _BY_TORCH.format(title=title) for name, title in {**by_torch, **networks}.items()},
     }  # fmt: skip
     return {name: plain(value) for name, value in found.items()}
-
-
-def _here(card: MethodCard, field: Mapping[str, object]) -> dict[str, object]:
-    """What a form has at first in place of the default of a setting of this method, if anything, as `here`."""
-    usual = lighter(card)
-    name = str(field["key"]).partition(".")[2]
-    return {"here": usual[name]} if name in usual else {}
 
 
 def lighter(card: MethodCard) -> dict[str, object]:
@@ -219,8 +212,11 @@ def _words(card: Any) -> dict[str, str]:
     return {"title": card.title, "summary": card.summary}
 
 
-def _fields(model: type[Settings], table: str) -> list[dict[str, object]]:
-    """The fields of settings as a form has them; not those that are tables, or that another choice gives."""
+def _fields(model: type[Settings], table: str, here: Mapping[str, object] | None = None) -> list[dict[str, object]]:
+    """The fields of settings as a form has them; not those that are tables, or that another choice gives.
+
+    `here`: what the form has at first in place of a setting's default.
+    """
     kinds, found = {"row": "list", "dictionary": "text"}, list[dict[str, object]]()
     forms, taken = of_fields(model), {"kind", "method", "dataset", "backbone", "labels"}
     for name, one in fields_of(model).items():
@@ -235,6 +231,8 @@ def _fields(model: type[Settings], table: str) -> list[dict[str, object]]:
         }  # fmt: skip
         if form.choices:
             about["choices"] = form.choices
+        if here and name in here:
+            about["here"] = here[name]
         if form.kind == "list":
             least, most = form.length
             about |= {"min_length": least, "of": {"type": form.of[0].kind, **form.of[0].bounds}}
