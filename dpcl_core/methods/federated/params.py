@@ -15,7 +15,7 @@ from dpcl_core.data import catalog as datasets
 from dpcl_core.errors import BadInput
 from dpcl_core.methods.common.method import MethodCard, PublicSizes, printed_by, settings_of
 from dpcl_core.privacy import cslr_accounting
-from dpcl_core.published import Departure, Printed, Values, setting
+from dpcl_core.published import Departure, Printed, PrintedPart, Values, setting
 from dpcl_core.scenarios.catalog import WITHOUT_CLIENTS, Federated
 from dpcl_core.spec import Params, RunSpec, parameter
 
@@ -200,7 +200,6 @@ def derived(params: RoundParams, facts: PublicSizes) -> str:
 
 # What the paper prints of each group of settings, and why it leaves others open.
 
-PrintedPart = dict[str, Printed | str]
 # Our datasets for the paper's benchmarks; GUM only stands in for OntoNotes.
 BENCHMARKS: Mapping[str, str] = {
     "ag_news": "Split-AG-News",

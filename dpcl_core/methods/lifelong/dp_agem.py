@@ -33,7 +33,7 @@ from dpcl_core.methods.lifelong.params import ReplayParams
 from dpcl_core.privacy.labels import label_space
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import Batches, Noise, Steps, noise_of
-from dpcl_core.published import Departure, Print, Printed
+from dpcl_core.published import Departure, Printed
 from dpcl_core.scenarios.stream import Examples, Task
 from dpcl_core.spec import Cell, PrivacySpec, Recurrence, RunSpec, parameter
 
@@ -355,11 +355,9 @@ _GRID = [part for row, _ in published.rows_with("lifelong", "5", "avg_accuracy_p
 _GRID_OF = {name: tuple(dict.fromkeys(float(p[2:]) for p in _GRID if p.startswith(f"{name}="))) for name in "zC"}
 
 
-PRINTED = Print(
-    settings.SOURCE,
-    settings.OF_ALL
-    | settings.ALWAYS_PROJECTED
-    | {
+PRINTED = settings.printed(
+    settings.ALWAYS_PROJECTED, settings.OPEN,
+    {
         "params.budget": Printed(("per-task",), "One noise for a person's whole life makes one bound of it."),
         "params.noise_multiplier": Printed(
             (None, *_GRID_OF["z"]),
@@ -368,9 +366,6 @@ PRINTED = Print(
             ),
         ),
         "params.clip_norm": Printed(_GRID_OF["C"], "The printed best is the smallest of its grid."),
-    },
-    settings.OPEN
-    | {
         "params.sample_rate": "How batches are drawn is not given.",
         "params.memory_size": "How much is kept of a task is not given.",
         "params.replay_rate": "How much of it a step reads is not given.",
@@ -379,7 +374,7 @@ PRINTED = Print(
         "params.steps": "How many steps it takes is not given.",
         "params.scope": "Whether the projection is of the whole gradient is not said.",
     },
-    (
+    always=(
         Departure(
             "",
             "averaged gradients clipped layer by layer",
