@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core import paths, published
-from dpcl_core.errors import DataMissing
+from dpcl_core.errors import DataMissing, instead_of
 from dpcl_core.events import AnchorScores, FullLists, PublicPart, QuantizedRows
 from dpcl_core.explorers.projection_maps import ProjectionMaps, round_to
 from dpcl_core.methods.federated import matchers
@@ -346,10 +346,8 @@ DRAW = 1  # seeds clients, anchors and noise
 @lru_cache(maxsize=2)
 def read_vectors(length: int) -> dict[str, Any]:
     """The document of vectors of this length, as the script makes it. Raises DataMissing."""
-    try:
+    with instead_of(OSError, say=DataMissing("lists", path(length).name, "missing: run python scripts/make_anchors.py")):
         found: dict[str, Any] = json.loads(path(length).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise DataMissing("lists", path(length).name, "missing: run python scripts/make_anchors.py") from error
     return found
 
 

@@ -16,7 +16,7 @@ from dpcl_core.data import card as data_card
 from dpcl_core.data import catalog as datasets
 from dpcl_core.data import load, texts
 from dpcl_core.data.dataset import Source
-from dpcl_core.errors import unknown
+from dpcl_core.errors import entry
 from dpcl_core.scenarios.stream import Examples, Table, Task, TaskStream, join_examples
 from dpcl_core.spec import DataSpec, Recurrence, ScenarioSpec, Settings, parameter, validated
 
@@ -280,9 +280,7 @@ def _module(settings: ScenarioSpec) -> Any:
 
 def card(name: str) -> ScenarioCard:
     """The card of a scenario. Raises BadInput naming the known ones."""
-    if name not in CARDS:
-        raise unknown("scenario.kind", name, CARDS)
-    return CARDS[name]
+    return entry("scenario.kind", name, CARDS)
 
 
 # Preview of a stream: which classes belong to which task, and how many examples of each class a task has.

@@ -12,7 +12,7 @@ from annotated_types import Interval
 
 from dpcl_core.backbones import catalog as backbones
 from dpcl_core.data import catalog as datasets
-from dpcl_core.errors import BadInput
+from dpcl_core.errors import BadInput, at_most
 from dpcl_core.methods.common.method import MethodCard, PublicSizes, printed_by, settings_of
 from dpcl_core.privacy import cslr_accounting
 from dpcl_core.published import Departure, Printed, PrintedPart, Values, setting
@@ -169,9 +169,8 @@ def check_federated(spec: RunSpec, facts: PublicSizes) -> None:
 def check_axes(spec: RunSpec, n_axes: int) -> None:
     """Raises BadInput for more public axes than the network's embeddings have values, where its card gives their number."""
     most = backbones.card(spec.data.backbone).feature_dim
-    if most is not None and n_axes > most:
-        allowed = f"must be at most {most}, the numbers in an embedding of {spec.data.backbone}"
-        raise BadInput("params.dimensions", n_axes, allowed, {"params.dimensions": most})
+    if most is not None:
+        at_most("params.dimensions", n_axes, most, f", the numbers in an embedding of {spec.data.backbone}")
 
 
 def axes(spec: RunSpec) -> str:

@@ -419,18 +419,16 @@ class Baseline(AdaptedModel):
 
     def batches(self, inputs: TrainingInputs, task: Task) -> Iterator[Rows]:
         """Text indices of each step. dp-sgd: Poisson sampling. fn: consecutive shuffled passes."""
+        from dpcl_core.methods.language.training import shuffled_passes
+
         if not self.is_local:
             steps = self.charges[0].steps
             sampler = self.batches_of(steps, f"task {task.index}")
             for _ in range(steps.n_steps):
                 yield sampler.draw(len(inputs))
             return
-        order, waiting = self.order(f"order of task {task.index}"), np.zeros(0, np.int64)
-        for _ in range(self.n_steps(task) if len(inputs) else 0):
-            if not len(waiting):
-                waiting = order.permutation(len(inputs))
-            yield waiting[: self.params.batch_size]
-            waiting = waiting[self.params.batch_size :]
+        order, size = self.order(f"order of task {task.index}"), self.params.batch_size
+        yield from (rows for _, rows in shuffled_passes(len(inputs), size, self.n_steps(task), order))
 
     def n_steps(self, task: Task) -> int:
         """Number of steps for a task. Steps on noisy copies are free, so the task's own nominal size sets their number."""

@@ -22,7 +22,7 @@ from annotated_types import Interval
 from numpy.typing import NDArray
 
 from dpcl_core import published
-from dpcl_core.errors import BadInput
+from dpcl_core.errors import BadInput, at_most
 from dpcl_core.events import Progress
 from dpcl_core.methods.common.classifier import Rule, masked
 from dpcl_core.methods.common.dpsgd import LARGEST_WEIGHT, ROUNDING_ASSUMED, Schedule, diverged
@@ -286,9 +286,7 @@ def check(spec: RunSpec, facts: PublicSizes) -> None:
     settings.check_lifelong(spec, facts)
     params = settings_of(spec, DpAgemParams)
     facts.check_sampled(params.sample_rate)
-    if params.memory_size > facts.task_size:
-        allowed = f"must be at most {facts.task_size:.0f}, the examples that a task has on average"
-        raise BadInput("params.memory_size", params.memory_size, allowed, {"params.memory_size": int(facts.task_size)})
+    at_most("params.memory_size", params.memory_size, int(facts.task_size), ", the examples that a task has on average")
     if params.replay_rate * params.memory_size < 1:
         allowed = f"must be at least {1 / params.memory_size:.3g}, one of the {params.memory_size} examples kept of a task"
         raise BadInput("params.replay_rate", params.replay_rate, allowed)
