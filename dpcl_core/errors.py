@@ -49,6 +49,13 @@ def entry(field: str, name: str, known: Mapping[str, T]) -> T:
     return known[name]
 
 
+def at_most(field: str, value: int, most: int, why: str) -> int:
+    """The value. Raises BadInput, mended by `most`, where it is larger; `why` ends the sentence."""
+    if value > most:
+        raise BadInput(field, value, f"must be at most {most}{why}", {field: most})
+    return value
+
+
 @contextmanager
 def instead_of(*kinds: type[Exception], say: Exception | Callable[[Any], Exception]) -> Iterator[None]:
     """Within this context `say` is raised in the place of errors of these kinds; what is refused as BadInput stays.
@@ -61,6 +68,16 @@ def instead_of(*kinds: type[Exception], say: Exception | Callable[[Any], Excepti
         if isinstance(error, BadInput | MemoryError):
             raise
         raise (say if isinstance(say, Exception) else say(error)) from error
+
+
+@contextmanager
+def read_as(field: str, value: str, must: str, *kinds: type[Exception]) -> Iterator[None]:
+    """Within this context errors of these kinds become BadInput: what the value must be, and why it is not, in one line."""
+    try:
+        yield
+    except kinds as error:
+        reason = str(error).strip().partition("\n")[0]
+        raise BadInput(field, value, f"{must} ({reason})") from error
 
 
 class Diverged(RuntimeError):

@@ -189,6 +189,9 @@ class Printed:
     is_of_scale: bool = False
 
 
+PrintedPart = dict[str, Printed | str]  # of a group of settings by dotted name; a string says why one is left open
+
+
 @dataclass(frozen=True, slots=True)
 class Print:
     """The printed settings of one method, by dotted names of settings.

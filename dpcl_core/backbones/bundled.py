@@ -17,7 +17,7 @@ from dpcl_core.backbones.catalog import BackboneCard
 from dpcl_core.backbones.extractor import pictures, precision
 from dpcl_core.data import catalog as datasets
 from dpcl_core.data.dataset import Content
-from dpcl_core.errors import BadInput, DataMissing
+from dpcl_core.errors import BadInput, DataMissing, at_most, instead_of
 from dpcl_core.privacy.sums import RowProducts, row_blocks
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def network(name: str) -> Whitened:
     from dpcl_core.backbones import networks
 
     bundle = weights.bundled(name)
-    try:
+    with weights.whole(name, bundle.path, OSError, ValueError, KeyError, RuntimeError, SafetensorError):
         content = bundle.path.read_bytes()
         if sha256(content).hexdigest() != bundle.sha256:
             raise ValueError("its SHA-256 is not the one on its card")
@@ -91,8 +91,6 @@ def network(name: str) -> Whitened:
         shape = (networks.ViTShape if bundle.architecture == "ViT" else networks.Shape)(n_classes=len(state["head.bias"]))
         ready = networks.build(shape)
         ready.load_state_dict({key: value.to(torch.float32) for key, value in state.items()})
-    except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
-        raise weights.damaged(name, bundle.path, error) from error
     return ready
 
 
@@ -148,9 +146,8 @@ def refuse(card: BackboneCard, dataset_name: str, n_axes: int | None) -> None:
     if not n_axes:
         return
     if (public := public_part(card, dataset_name)) is not None:
-        if n_axes > (most := load(card.name, public).directions.shape[1]):
-            allowed = f"must be at most {most}, the number of public axes of {card.name}"
-            raise BadInput("data.axes", n_axes, allowed, {"data.axes": most})
+        most = load(card.name, public).directions.shape[1]
+        at_most("data.axes", n_axes, most, f", the number of public axes of {card.name}")
         return
     made_from_it = f" on {dataset_name}, from whose pictures all of its public axes were made"
     why = made_from_it if card.axes else ", which has no public axes"
@@ -162,11 +159,10 @@ def refuse(card: BackboneCard, dataset_name: str, n_axes: int | None) -> None:
 def load(backbone: str, public: str) -> Axes:
     """The axes of a network made from a public dataset. Raises DataMissing where the file is missing or damaged."""
     path = paths.assets_dir() / "axes" / f"{backbone}-{public}.safetensors"
-    try:
+    missing = DataMissing(weights.FIELD, backbone, f"needs its axes {path}: make them with scripts/make_axes.py")
+    with instead_of(OSError, KeyError, arrays.Damaged, say=missing):
         found = arrays.load(path.read_bytes())
         centre, directions = (found[name].astype(np.float32) for name in ("centre", "directions"))
-    except (OSError, KeyError, arrays.Damaged) as error:
-        raise DataMissing(weights.FIELD, backbone, f"needs its axes {path}: make them with scripts/make_axes.py") from error
     return Axes(public, centre, directions)
 
 

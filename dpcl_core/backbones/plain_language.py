@@ -26,7 +26,7 @@ from dpcl_core import arrays
 from dpcl_core.backbones import catalog, packaged, weights
 from dpcl_core.backbones.weights import FIELD, ensure_torchvision
 from dpcl_core.data.texts import KIND, KINDS, PADDING, PLANES, STOP, TOKEN, Span, Texts
-from dpcl_core.errors import BadInput
+from dpcl_core.errors import read_as
 
 if TYPE_CHECKING:
     import tokenizers
@@ -119,16 +119,14 @@ def load_tokenizer(backbone: str) -> Tokenizer:
     ensure_torchvision()  # before the library, which imports it for some families of models
     from transformers import AutoTokenizer
 
-    try:
+    must = "must have a tokenizer that transformers can read"
+    with read_as(FIELD, backbone, must, Exception):  # the library raises many kinds of error, all with the same meaning
         fast_tokenizer = AutoTokenizer.from_pretrained(folder)
         eos = fast_tokenizer.eos_token_id
         bos = fast_tokenizer.bos_token_id if fast_tokenizer.bos_token_id is not None else eos
         if eos is None or not fast_tokenizer.is_fast:
             raise ValueError("it has no mark for the end of a text, or no table of tokens")
         return Tokenizer(fast_tokenizer.backend_tokenizer, bos=bos, eos=eos)
-    except Exception as error:  # the library raises many kinds of error, all with the same meaning for the user
-        reason = str(error).strip().partition("\n")[0]
-        raise BadInput(FIELD, backbone, f"must have a tokenizer that transformers can read ({reason})") from error
 
 
 Floats = NDArray[np.float32]
@@ -233,10 +231,8 @@ class PlainModel:
 def load() -> PlainModel:
     """The bundled model. Raises DataMissing where its files are missing, BadInput where they do not match its card."""
     bundle = packaged.bundled()
-    try:
+    with weights.whole(packaged.BUNDLED, bundle.weights, arrays.Damaged):
         state = {name: values.astype(np.float32) for name, values in arrays.load(bundle.read_weights()).items()}
-    except arrays.Damaged as error:
-        raise weights.damaged(packaged.BUNDLED, bundle.weights, error) from error
     return PlainModel(state, bundle.shape, load_tokenizer(packaged.BUNDLED).bos)
 
 

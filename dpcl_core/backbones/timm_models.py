@@ -27,7 +27,7 @@ from dpcl_core.backbones.catalog import TIMM, BackboneCard
 from dpcl_core.backbones.catalog import card as card_of
 from dpcl_core.backbones.extractor import pictures, precision
 from dpcl_core.data.dataset import Content, Images
-from dpcl_core.errors import BadInput, DataMissing
+from dpcl_core.errors import BadInput, DataMissing, instead_of
 
 _KEPT_AT_ONCE = 256  # pictures
 LITE0 = "lite0"
@@ -112,10 +112,9 @@ def _any_model(card: BackboneCard, device: str) -> TimmExtractor:
     from timm.data.config import resolve_data_config
 
     model = card.name.removeprefix(TIMM)
-    try:
+    absent = BadInput(weights.FIELD, card.name, f"is no model of the installed timm {timm.__version__}")
+    with instead_of(RuntimeError, say=absent):  # timm's error for an unknown name or tag
         network: nn.Module = timm.create_model(model, pretrained=False, num_classes=0)
-    except RuntimeError as error:  # timm's error for an unknown name or tag
-        raise BadInput(weights.FIELD, card.name, f"is no model of the installed timm {timm.__version__}") from error
     network.eval().requires_grad_(False)
     settings = resolve_data_config({}, model=network)  # type: ignore[no-untyped-call]
     n_channels, height, width = settings["input_size"]
@@ -142,12 +141,10 @@ def _load(network: nn.Module, name: str, model: str) -> str:
         path = weights.from_hub(repository, model)
     classifier = settings.get("classifier") or ()
     heads = (classifier,) if isinstance(classifier, str) else tuple(str(part) for part in classifier)  # type: ignore[attr-defined]
-    try:
+    with weights.whole(name, path, OSError, RuntimeError, SafetensorError):
         state = load_file(path)
         prefixes = tuple(f"{head}." for head in heads)
         network.load_state_dict({key: value for key, value in state.items() if not key.startswith(prefixes)})
-    except (OSError, RuntimeError, SafetensorError) as error:
-        raise weights.damaged(name, path, error) from error
     return weights.digest(path)
 
 
@@ -253,10 +250,8 @@ def frozen(card: BackboneCard) -> nn.Module:
     assert card.package is not None
     path = packaged.genuine_folder(card.name, card.package) / _FILE
     network = _architecture()
-    try:
+    with weights.whole(card.name, path, OSError, RuntimeError, SafetensorError):
         network.load_state_dict(load_file(path))
-    except (OSError, RuntimeError, SafetensorError) as error:
-        raise weights.damaged(card.name, path, error) from error
     return network.eval().requires_grad_(False)
 
 

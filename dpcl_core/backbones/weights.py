@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from importlib import import_module
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal
 
 from dpcl_core import paths
 from dpcl_core.data import files
-from dpcl_core.errors import BadInput, DataMissing
+from dpcl_core.errors import BadInput, DataMissing, read_as
 
 if TYPE_CHECKING:
     import torch
@@ -123,10 +123,9 @@ def read_weights(path: Path, expected: str, name: str, original: str) -> bytes:
     return content
 
 
-def damaged(name: str, path: Path, error: Exception) -> BadInput:
-    """The error for weights that cannot be read or do not fit the model."""
-    reason = str(error).partition("\n")[0]
-    return BadInput(FIELD, name, f"its weights {path} must be a whole safetensors file made for this model ({reason})")
+def whole(name: str, path: Path, *kinds: type[Exception]) -> AbstractContextManager[None]:
+    """Within this context errors of these kinds say that weights cannot be read or do not fit the model, as BadInput."""
+    return read_as(FIELD, name, f"its weights {path} must be a whole safetensors file made for this model", *kinds)
 
 
 # Makes torchvision importable beside a torch without CUDA, which timm needs. Call before the first import of timm.

@@ -30,8 +30,8 @@ def of_folder(folder: Path, epsilon: float | None = None, seed: int | None = Non
     """
     found = folders.read_classifier(folder, epsilon, seed, after)
     facts, labels = found.steps[-1].facts, np.array(found.steps[-1].competing)
-    axes = bundled.load(str(facts["network"]), str(facts["axes"])) if "axes" in facts else None
-    along = None if axes is None else axes.first(cast(int, facts["n_inputs"]))
+    axes = bundled.load(facts["network"], facts["axes"]) if "axes" in facts else None
+    along = None if axes is None else axes.first(facts["n_inputs"])
     is_embedding = "rows" in facts and table_features.read_encoding(str(facts["rows"])).is_embedding
     return graph(found.rule, found.steps, labels, along, about=found.statement, is_scaled=is_embedding)
 
@@ -126,7 +126,7 @@ def _cosines(net: _Net, steps: Sequence[Step], rows: str, _: str) -> str:
 def _votes(net: _Net, steps: Sequence[Step], rows: str, is_odd: str) -> str:
     """The members' votes, by the rule of the last one: `rules.VoteAccumulator` says how."""
     last = steps[-1]
-    vote, limit = str(last.facts.get("vote", "argmax")), net.constant(LARGEST_INPUT)
+    vote, limit = last.facts.get("vote", "argmax"), net.constant(LARGEST_INPUT)
     one, zero = net.constant(1.0), net.constant(0.0)
     rows = net.add("Concat", rows, net.add("Where", is_odd, zero, one), axis=1)  # the bias
     is_far = net.add("Greater", net.add("ReduceMax", net.add("Abs", rows), net.axis, keepdims=1), limit)
@@ -147,7 +147,7 @@ def _votes(net: _Net, steps: Sequence[Step], rows: str, is_odd: str) -> str:
             chances = net.add("Softmax", logits, axis=1)
             told = net.add("Mul", chances, net.add("Log", net.add("Max", chances, net.constant(_TINY))))
             shares.append(net.add("Exp", net.add("ReduceSum", told, net.axis, keepdims=1)))
-            logits = net.add("Mul", logits if bool(last.facts.get("one_space", True)) else chances, shares[-1])
+            logits = net.add("Mul", logits if last.facts.get("one_space", True) else chances, shares[-1])
         where = [names.index(name) if name in names else len(names) for name in last.competing]
         offered |= np.array(where) < len(names)
         placed.append(net.add("Gather", net.add("Concat", logits, nothing, axis=1), net.constant(np.array(where)), axis=1))

@@ -222,12 +222,12 @@ def predicted(
     found = folders.read_classifier(folder, epsilon, seed, after)
     facts = found.steps[-1].facts
     competing = _competing(found, task)
-    shape = cast("tuple[int, ...]", facts.get("shape", ()))
-    pictures = (shape[0], shape[1], shape[2]) if len(shape) == 3 else None  # a window of a sensor has two sides
+    shape = facts.get("shape", ())
+    pictures = shape if len(shape) == 3 else None  # a window of a sensor has two sides
     if pictures == pixels.RESIZED:  # what pictures of any size become, and those of this size stay
         pictures = None
-    encoding = table_features.read_encoding(str(facts["rows"])) if "rows" in facts else None  # of other data: None
-    texts = str(facts.get("text_column", TEXT))
+    encoding = table_features.read_encoding(facts["rows"]) if "rows" in facts else None  # of other data: None
+    texts = facts.get("text_column", TEXT)
     given = read_examples(asked, pictures, tagged=bool(facts["is_tagged"]), encoding=encoding, texts=texts)
     warnings = () if found.is_protected else (f"epsilon {found.cell.epsilon:g}: {written.UNPROTECTED}",)
     values, more = _values(found, given, encoding, device)
@@ -249,8 +249,7 @@ def _competing(found: folders.Loaded, task: int | None) -> tuple[str, ...]:
     last, known = found.steps[-1], len(found.by_task)
     if task is None:
         if "task_names" in last.facts:  # a language model is asked in the words of a task
-            names = cast("tuple[str, ...]", last.facts["task_names"])
-            offered = ", ".join(f"{place} ({name})" for place, name in enumerate(names, start=1))
+            offered = ", ".join(f"{place} ({name})" for place, name in enumerate(last.facts["task_names"], start=1))
             raise BadInput("--task", "", f"must be given, as the question names the task: {offered}")
         return last.competing
     if not known:
@@ -274,19 +273,19 @@ def _values(
         return _along(found, table_features.units(given.features) if is_embedding else given.features), ()
     assert given.content is not None
     values = extractor.result_of(engine.inputs(spec, backbones.card(spec.data.backbone), given.content, device))
-    now, then = extractor.identity(spec.data.backbone, device, spec.data.resolution), str(facts["network_identity"])
+    now, then = extractor.identity(spec.data.backbone, device, spec.data.resolution), facts["network_identity"]
     differs = now.split("|")[:2] != then.split("|")[:2]
     warning = f"the network {spec.data.backbone} is another version than the one that the classifier was made with"
-    return values[:, : cast(int, facts["n_inputs"])] if "axes" in facts else values, (warning,) if differs else ()
+    return values[:, : facts["n_inputs"]] if "axes" in facts else values, (warning,) if differs else ()
 
 
 def _along(found: folders.Loaded, features: NDArray[np.floating]) -> NDArray[np.floating]:
     """Features along the run's public axes; unchanged where there are none, or where they are coordinates already."""
     facts = found.steps[-1].facts
-    n_inputs, n_given = cast(int, facts["n_inputs"]), features.shape[1]
+    n_inputs, n_given = facts["n_inputs"], features.shape[1]
     if n_given == n_inputs:
         return features
-    public = bundled.load(str(facts["network"]), str(facts["axes"])) if "axes" in facts else None
+    public = bundled.load(facts["network"], facts["axes"]) if "axes" in facts else None
     if public is None or n_given != len(public.centre):
         other = "" if public is None else f" along the axes, or {len(public.centre)} as {facts['network']} gives them"
         raise BadInput(FIELD, f"{n_given} numbers a row", f"must have {n_inputs}{other}")

@@ -9,6 +9,7 @@ import math
 import os
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, cast, get_args
 
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
 
 _ELSEWHERE = "DPCL_METHODS"
-CARDS: Mapping[str, MethodCard]  # read when first asked for
 
 # The methods of this package, in the order of lists, each with its module; a new one is one line here.
 _FEATURES = {"cosine": "cosine", "peft-ensemble": "peft_ensemble", "naive": "naive", "non-cl": "non_cl"}
@@ -55,8 +55,10 @@ class _Cards(Mapping[str, MethodCard]):
         families = [name for name in _FAMILIES if sys.platform != "emscripten" or name not in _BY_TORCH]
         root = __name__.removesuffix(".catalog")
         self._modules = {name: f"{root}.{family}.{file}" for family in families for name, file in _FAMILIES[family].items()}
-        self._read: dict[str, MethodCard] = _added(self._modules)
-        self._names = (*self._modules, *self._read)
+
+    @cached_property
+    def _read(self) -> dict[str, MethodCard]:
+        return _added(self._modules)
 
     def __getitem__(self, name: str) -> MethodCard:
         if name not in self._read:
@@ -64,24 +66,16 @@ class _Cards(Mapping[str, MethodCard]):
         return self._read[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._names)
+        return iter({**self._modules, **self._read})
 
     def __len__(self) -> int:
-        return len(self._names)
+        return len({**self._modules, **self._read})
 
     def __contains__(self, name: object) -> bool:
-        return name in self._names
+        return name in self._modules or name in self._read
 
 
-def __getattr__(name: str) -> Mapping[str, MethodCard]:
-    if name != "CARDS":
-        raise AttributeError(name)
-    globals()[name] = found = _Cards()
-    return found
-
-
-def _cards() -> Mapping[str, MethodCard]:
-    return cast(Mapping[str, MethodCard], globals()["CARDS"] if "CARDS" in globals() else __getattr__("CARDS"))
+CARDS: Mapping[str, MethodCard] = _Cards()
 
 
 def _added(built_in: Collection[str]) -> dict[str, MethodCard]:
@@ -103,26 +97,26 @@ def _added(built_in: Collection[str]) -> dict[str, MethodCard]:
 
 def card(name: str) -> MethodCard:
     """The card of a method. Raises BadInput naming the known ones."""
-    return entry("method", name, _cards())
+    return entry("method", name, CARDS)
 
 
 def is_nominal(name: str) -> bool:
     """Whether a method's epsilon is only claimed by its publication; False for a method that no longer exists."""
-    return name in (cards := _cards()) and cards[name].guarantee == "nominal"
+    return name in CARDS and CARDS[name].guarantee == "nominal"
 
 
 def standing(spec: RunSpec) -> Standing:
     """Whether a run's budgets bound all that is released, the replay alone or nothing, or are a publication's claim."""
     if is_nominal(spec.method):
         return "claimed"
-    if spec.method in (cards := _cards()) and cards[spec.method].is_for_the_replay(spec.params):
+    if spec.method in CARDS and CARDS[spec.method].is_for_the_replay(spec.params):
         return "replay"
     return "none" if spec.reads_labels else "bound"
 
 
 def layer(spec: RunSpec) -> Layer | None:
     """How a run relates to its method's publication; None for a method that no longer exists."""
-    return cards[spec.method].printed.layer(spec) if spec.method in (cards := _cards()) else None
+    return CARDS[spec.method].printed.layer(spec) if spec.method in CARDS else None
 
 
 def maker(name: str) -> MakeLearner:

@@ -15,7 +15,7 @@ from dpcl_core import paths, presets
 from dpcl_core.backbones import catalog as backbones
 from dpcl_core.data import catalog as datasets
 from dpcl_core.documents import Document
-from dpcl_core.errors import BadInput, unknown
+from dpcl_core.errors import BadInput, entry
 from dpcl_core.figures.statistics import MIN_SEEDS, Interval, interval, widened
 from dpcl_core.papers.measured import Measured, scale
 from dpcl_core.privacy.numerics import student_quantile
@@ -405,19 +405,14 @@ def parsed(name: str, text: str, file: str, printed_as: PrintedAs, named: Named,
 
 def _experiment(one: _Experiment, of: _File, file: str) -> Experiment:
     key = f"{file}: experiments.{one.name}"
-    if one.orderings not in of.orderings:
-        raise unknown(f"{key}.orderings", one.orderings, of.orderings)
-    for field in ("departures", "small_departures"):
-        for word in getattr(one, field):
-            if word not in of.words:
-                raise unknown(f"{key}.{field}", word, of.words)
+    claimed = entry(f"{key}.orderings", one.orderings, of.orderings)
     made: dict[str, Any] = {
         "prints": (lambda row: False) if one.prints is None else one.prints.has,
         "dataset": "" if one.prints is None else one.prints.dataset,
         "metrics": one.metrics or of.metrics,
-        "orderings": tuple(found for claimed in of.orderings[one.orderings] for found in claimed.orderings(one.is_ours)),
-        "departures": tuple(of.words[word] for word in one.departures),
-        "small_departures": tuple(of.words[word] for word in one.small_departures),
+        "orderings": tuple(found for each in claimed for found in each.orderings(one.is_ours)),
+        "departures": tuple(entry(f"{key}.departures", word, of.words) for word in one.departures),
+        "small_departures": tuple(entry(f"{key}.small_departures", word, of.words) for word in one.small_departures),
     }
     return Experiment(**dict(one) | made)
 

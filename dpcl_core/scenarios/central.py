@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core.data.dataset import Form
-from dpcl_core.errors import BadInput
+from dpcl_core.errors import BadInput, at_most
 from dpcl_core.scenarios.catalog import Blurry, ClassGroups, IBlurry, OneVsRest, Permuted, SourceIncremental, Split
 from dpcl_core.scenarios.stream import Examples, Table, Task, TaskStream, generator
 from dpcl_core.spec import ScenarioSpec
@@ -31,11 +31,11 @@ def n_tasks(settings: ScenarioSpec, n_classes: int, sources: tuple[str, ...] = (
         case Permuted():
             return _n_permuted(settings)
         case Blurry():
-            return _at_most(settings.tasks, n_classes)
+            return at_most("scenario.tasks", settings.tasks, n_classes, _CLASSES)
     assert isinstance(settings, OneVsRest)
     if n_classes < 2:
         raise BadInput("scenario.kind", settings.kind, "needs a dataset of two classes or more")
-    return _at_most(settings.tasks or n_classes, n_classes)
+    return at_most("scenario.tasks", settings.tasks or n_classes, n_classes, _CLASSES)
 
 
 def open_stream(settings: ScenarioSpec, table: Table, seed: int) -> TaskStream:
@@ -54,12 +54,7 @@ def open_stream(settings: ScenarioSpec, table: Table, seed: int) -> TaskStream:
     return _one_vs_rest(settings, table, seed, n)
 
 
-def _at_most(n_tasks: int, n_classes: int) -> int:
-    """The number of tasks, which may not be above that of classes. Raises BadInput."""
-    if n_tasks > n_classes:
-        allowed = f"must be at most {n_classes}, the number of classes"
-        raise BadInput("scenario.tasks", n_tasks, allowed, {"scenario.tasks": n_classes})
-    return n_tasks
+_CLASSES = ", the number of classes"
 
 
 # Every task brings something new: classes in an order drawn for the seed or in the dataset's own, or a source.
@@ -137,14 +132,12 @@ def source_task(index: int, source: int, table: Table) -> Task:
 
 def per_task(settings: ClassGroups, n_classes: int) -> int:
     """Classes in each task. Raises BadInput where there are too few classes, or they do not divide evenly."""
-    _at_most(settings.tasks, n_classes)
+    at_most("scenario.tasks", settings.tasks, n_classes, _CLASSES)
     if settings.classes_per_task is not None:
         if settings.classes_per_task > n_classes:
             raise BadInput("scenario.classes_per_task", settings.classes_per_task, f"must be at most {n_classes}")
-        if settings.tasks * settings.classes_per_task > n_classes:
-            most = n_classes // settings.classes_per_task
-            allowed = f"must be at most {most}, as each takes {settings.classes_per_task} of the {n_classes} classes"
-            raise BadInput("scenario.tasks", settings.tasks, allowed, {"scenario.tasks": most})
+        why = f", as each takes {settings.classes_per_task} of the {n_classes} classes"
+        at_most("scenario.tasks", settings.tasks, n_classes // settings.classes_per_task, why)
         return settings.classes_per_task
     if n_classes % settings.tasks:
         allowed = (

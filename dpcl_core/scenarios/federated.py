@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcl_core.errors import BadInput
+from dpcl_core.errors import BadInput, at_most
 from dpcl_core.scenarios import catalog, central
 from dpcl_core.scenarios.catalog import Federated, OfClients
 from dpcl_core.scenarios.central import against_rest
@@ -39,10 +39,7 @@ def n_tasks(settings: Federated, n_classes: int, sources: tuple[str, ...] = ()) 
         if not 1 <= len(named) <= available:
             raise BadInput("scenario.order", f"{len(named)} names", f"must name 1 to {available} {what}")
         available = len(named)
-    tasks = settings.tasks or available
-    if tasks > available:
-        allowed = f"must be at most {available}, the number of {what}"
-        raise BadInput("scenario.tasks", tasks, allowed, {"scenario.tasks": available})
+    tasks = at_most("scenario.tasks", settings.tasks or available, available, f", the number of {what}")
     if settings.protocol == "class-incremental" and available % tasks:
         allowed = f"must divide the {available} classes evenly ({central.divisors(available)})"
         raise BadInput("scenario.tasks", tasks, allowed)

@@ -6,7 +6,7 @@ import base64
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Protocol, cast, runtime_checkable
+from typing import Any, Protocol, cast, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -201,7 +201,7 @@ class Step:
     arrays: Arrays
     classes: tuple[str, ...]
     competing: tuple[str, ...]
-    facts: Mapping[str, Fact]
+    facts: Mapping[str, Any]
     task: int | None = None
 
     def real(self, name: str) -> NDArray[np.floating]:

@@ -24,7 +24,6 @@ from dpcl_core.privacy.mechanisms import class_sums_std, noisy_class_sums
 from dpcl_core.privacy.noise import Noise, noise_of
 from dpcl_core.privacy.noise_forecast import NoiseForecast, noise_to_signal
 from dpcl_core.privacy.sums import UnitRows, row_blocks, unit_rows
-from dpcl_core.published import Print
 from dpcl_core.scenarios.stream import Examples, Task
 from dpcl_core.spec import Cell, RunSpec
 
@@ -252,10 +251,10 @@ CARD = params.card(
     params=CosineParams, key_settings=("noise_over_tasks", "prediction"), refuses=stream_noise.check_remembered,
     derived=stream_noise.derived, module=__name__, planned=f"{__name__}:planned", audit="dpcl_core.attacks.feature_games",
     forecast=forecast, is_one_release=True, is_in_playground=True, table_names=lambda spec: ("Cosine classifier", ""),
-    printed=Print(
-        params.SOURCE,
-        params.OF_ALL
-        | {"params.noise_over_tasks": stream_noise.FRESH_PRINTED, "params.prediction": stream_noise.ADDED_PRINTED},
-        left_open={"privacy.epsilons": "How σ follows from ε is not printed; ours is the exact Gaussian mechanism."},
+    printed=params.printed(
+        {
+            "params.noise_over_tasks": stream_noise.FRESH_PRINTED, "params.prediction": stream_noise.ADDED_PRINTED,
+            "privacy.epsilons": "How σ follows from ε is not printed; ours is the exact Gaussian mechanism.",
+        },
     ),
 )

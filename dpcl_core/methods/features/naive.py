@@ -8,7 +8,6 @@ from dpcl_core.events import Progress
 from dpcl_core.methods.features import params, trainer
 from dpcl_core.methods.features.trainer import ModelOfSeed, Work
 from dpcl_core.privacy.ledger import Ledger
-from dpcl_core.published import Print
 from dpcl_core.scenarios.stream import Task
 from dpcl_core.spec import Cell
 
@@ -35,6 +34,6 @@ CARD = params.trained_card(
     source="Tobaben et al. 2025, Algorithm A2",
     key_settings=("adapter", "epochs", "clip_norm"), module=__name__, planned="dpcl_core.methods.features.trainer:planned",
     labels=("prior-const", "prior", "data", "dp-learned"), forecast=trainer.forecast,
-    printed=Print(params.SOURCE, params.TRAINED, params.OPEN, params.ALWAYS),
+    printed=params.printed_of_trained(),
     table_names=lambda spec: ("Naive", ""),  # what it trains is not printed
 )

@@ -12,7 +12,7 @@ from dpcl_core.methods.common.method import PublicContext, PublicSizes, settings
 from dpcl_core.methods.features import params, trainer
 from dpcl_core.methods.features.trainer import ModelOfSeed, Work
 from dpcl_core.privacy.ledger import Ledger
-from dpcl_core.published import Print, Printed
+from dpcl_core.published import Printed
 from dpcl_core.scenarios.stream import Examples, Task, join_examples
 from dpcl_core.spec import Cell, RunSpec, parameter
 
@@ -78,12 +78,8 @@ CARD = params.trained_card(
     source="Tobaben et al. 2025, Algorithm A3",
     params=NonClParams, key_settings=("adapter", "epochs", "release"), module=__name__, planned=f"{__name__}:planned",
     trains_on="all", at_once={"release": "once"}, forecast=partial(trainer.forecast, on_all=True),
-    printed=Print(
-        params.SOURCE,
-        params.TRAINED
-        | {"params.release": Printed(("every-task", "once"), "Both are printed, in two versions of the paper.")},
-        params.OPEN,
-        params.ALWAYS,
+    printed=params.printed_of_trained(
+        {"params.release": Printed(("every-task", "once"), "Both are printed, in two versions of the paper.")}
     ),
     table_names=lambda spec: ("Non-CL baseline", params.variant(spec)),
 )

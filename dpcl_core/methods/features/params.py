@@ -10,8 +10,8 @@ from dpcl_core.backbones import bundled
 from dpcl_core.backbones import catalog as backbones
 from dpcl_core.errors import BadInput
 from dpcl_core.methods.common.dpsgd import ROUNDING_ASSUMED, Schedule
-from dpcl_core.methods.common.method import MethodCard, PublicSizes, settings_of
-from dpcl_core.published import Departure, Printed, Values
+from dpcl_core.methods.common.method import MethodCard, PublicSizes, printed_by, settings_of
+from dpcl_core.published import Departure, Printed, PrintedPart, Values
 from dpcl_core.scenarios.catalog import WITHOUT_CLIENTS
 from dpcl_core.spec import Inputs, Params, RunSpec, parameter
 
@@ -115,7 +115,7 @@ def _axes(spec: RunSpec) -> Values | None:
 
 
 _SMALLER = Printed((None,), "A part of the data takes minutes instead of hours.", is_of_scale=True)
-OF_ALL = {
+OF_ALL: PrintedPart = {
     "privacy.adjacency": Printed(("add-remove",), "Replacing an example moves a sum twice as far."),
     "privacy.delta": Printed((1e-5,), "δ has to stay below one over the number of people.", is_of_scale=True),
     "labels": Printed(
@@ -137,7 +137,7 @@ OF_ALL = {
     "data.train_per_source": _SMALLER,
     "data.test_per_class": Printed((None,), "Fewer test examples take less time.", is_of_scale=True),
 }
-ALWAYS = (
+_ALWAYS = (
     Departure(
         "", "by the realised one, Algorithm A1", "sums of gradients are divided by the expected batch size",
         "How many examples are in a batch is private: a divisor that follows it reveals more than the ledger counts.",
@@ -147,12 +147,14 @@ ALWAYS = (
         "A random model can be told apart from a trained one, and so an empty task from one with a single example.",
     ),
 )
-TRAINED = OF_ALL | {
+_SEARCHED = "Searched for with twenty trials for every budget and seed; the values found are not printed."
+_TRAINED: PrintedPart = {
     "params.epochs": Printed((40,), "Fewer passes over the data take less time.", is_of_scale=True),
     "params.adapter": Printed(("film", "head"), "LoRA is named as an alternative, without a result; all layers are ours."),
     "tuned": Printed(("private",), "No budget accounts for tuning on the private data.", is_of_scale=True),
+    **dict.fromkeys(("params.sample_rate", "params.clip_norm", "params.learning_rate"), _SEARCHED),
+    "params.lora_rank": "Rank and place of LoRA are not given.",
 }
-_SEARCHED = "Searched for with twenty trials for every budget and seed; the values found are not printed."
-OPEN = dict.fromkeys(("params.sample_rate", "params.clip_norm", "params.learning_rate"), _SEARCHED) | {
-    "params.lora_rank": "Rank and place of LoRA are not given."
-}
+# What the paper prints of one method, and of one that is trained: that of further settings, too.
+printed = partial(printed_by, SOURCE, OF_ALL)
+printed_of_trained = partial(printed, _TRAINED, always=_ALWAYS)

@@ -16,7 +16,7 @@ from dpcl_core.methods.features.params import MEMBER
 from dpcl_core.methods.features.rules import VoteAccumulator
 from dpcl_core.methods.features.trainer import Model, Trainer, Work
 from dpcl_core.privacy.ledger import Ledger
-from dpcl_core.published import Print, Printed
+from dpcl_core.published import Printed
 from dpcl_core.scenarios.stream import Task
 from dpcl_core.spec import Cell, RunSpec, parameter
 
@@ -97,11 +97,8 @@ CARD = params.trained_card(
     source="Tobaben et al. 2025, Algorithm 2",
     params=EnsembleParams, key_settings=("adapter", "epochs", "rule"), module=__name__, forecast=trainer.forecast,
     planned="dpcl_core.methods.features.trainer:planned",
-    printed=Print(
-        params.SOURCE,
-        params.TRAINED | {"params.rule": Printed(("argmax", "median", "entropy"), "No other rule is printed.")},
-        params.OPEN,
-        params.ALWAYS,
+    printed=params.printed_of_trained(
+        {"params.rule": Printed(("argmax", "median", "entropy"), "No other rule is printed.")}
     ),
     table_names=lambda spec: ("PEFT Ensemble", params.variant(spec)),
 )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,9 +11,6 @@ from dpcl_core.methods.common.classifier import PUBLIC, Step
 from dpcl_core.methods.features import params
 from dpcl_core.methods.features.linear_heads import Heads
 from dpcl_core.privacy.sums import unit_rows
-
-if TYPE_CHECKING:
-    from dpcl_core.methods.features.adapters import Kind
 
 Scores = NDArray[np.floating]
 
@@ -55,9 +51,7 @@ def _adapted(steps: Sequence[Step], inputs: NDArray[np.generic]) -> Iterator[Sco
     from dpcl_core.methods.features.adapters import Adapter
 
     facts = steps[0].facts
-    resolution, rank = cast("int | None", facts["resolution"]), cast(int, facts["rank"])
-    kind = cast("Kind", facts["adapter"])
-    network = adaptable.load(str(facts["network"]), "cpu", resolution)
+    network = adaptable.load(facts["network"], "cpu", facts["resolution"])
     for step in steps:
         weights = {name: torch.from_numpy(one) for name, one in step.arrays.items() if not name.startswith(PUBLIC)}
         columns = np.arange(len(step.classes))
@@ -65,7 +59,7 @@ def _adapted(steps: Sequence[Step], inputs: NDArray[np.generic]) -> Iterator[Sco
         if f"{PUBLIC}centre" in step.arrays:
             centre, directions = (step.real(f"{PUBLIC}{name}").astype(np.float32) for name in ("centre", "directions"))
             axes = Axes("", centre, directions)
-        yield Adapter(network, kind, rank, columns, len(columns), weights, axes).logits(inputs)
+        yield Adapter(network, facts["adapter"], facts["rank"], columns, len(columns), weights, axes).logits(inputs)
 
 
 def _voted(steps: Sequence[Step], logits: Iterator[Scores]) -> Scores:
@@ -77,7 +71,7 @@ def _voted(steps: Sequence[Step], logits: Iterator[Scores]) -> Scores:
             if name in step.classes:
                 placed[0, :, place] = of_member[:, step.classes.index(name)]
         votes.add(placed)
-    vote = cast(params.Rule, last.facts.get("vote", "argmax"))
+    vote = last.facts.get("vote", "argmax")
     scores: Scores = votes.scores(vote)[vote][0]
     return scores
 

@@ -12,10 +12,10 @@ from annotated_types import Interval
 
 from dpcl_core.backbones import catalog as backbones
 from dpcl_core.data import catalog as datasets
-from dpcl_core.errors import BadInput
+from dpcl_core.errors import BadInput, at_most
 from dpcl_core.methods.common.method import MethodCard, PublicSizes, printed_by, settings_of
 from dpcl_core.privacy import cslr_accounting
-from dpcl_core.published import Departure, Printed, Values, setting
+from dpcl_core.published import Departure, Printed, PrintedPart, Values, setting
 from dpcl_core.scenarios.catalog import WITHOUT_CLIENTS, Federated
 from dpcl_core.spec import Params, RunSpec, parameter
 
@@ -169,9 +169,8 @@ def check_federated(spec: RunSpec, facts: PublicSizes) -> None:
 def check_axes(spec: RunSpec, n_axes: int) -> None:
     """Raises BadInput for more public axes than the network's embeddings have values, where its card gives their number."""
     most = backbones.card(spec.data.backbone).feature_dim
-    if most is not None and n_axes > most:
-        allowed = f"must be at most {most}, the numbers in an embedding of {spec.data.backbone}"
-        raise BadInput("params.dimensions", n_axes, allowed, {"params.dimensions": most})
+    if most is not None:
+        at_most("params.dimensions", n_axes, most, f", the numbers in an embedding of {spec.data.backbone}")
 
 
 def axes(spec: RunSpec) -> str:
@@ -200,7 +199,6 @@ def derived(params: RoundParams, facts: PublicSizes) -> str:
 
 # What the paper prints of each group of settings, and why it leaves others open.
 
-PrintedPart = dict[str, Printed | str]
 # Our datasets for the paper's benchmarks; GUM only stands in for OntoNotes.
 BENCHMARKS: Mapping[str, str] = {
     "ag_news": "Split-AG-News",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,8 +19,8 @@ def federated_head(steps: Sequence[Step], inputs: NDArray[np.generic]) -> Reals:
     last = steps[-1]
     z = _along_axes(last, features(inputs)) if f"{PUBLIC}axes" in last.arrays else features(inputs)
     (params,) = (one for name, one in last.arrays.items() if not name.startswith(PUBLIC))
-    skipped = int(cast(int, last.facts.get("n_skipped", 0)))
-    head = Head(z.shape[1], len(last.classes) + skipped, int(cast(int, last.facts["n_hidden"])))
+    skipped = int(last.facts.get("n_skipped", 0))
+    head = Head(z.shape[1], len(last.classes) + skipped, int(last.facts["n_hidden"]))
     return last.chosen(head.logits(np.asarray(params, np.float32), z)[:, skipped:])
 
 
@@ -44,7 +43,7 @@ def mixed_prototypes(steps: Sequence[Step], inputs: NDArray[np.generic]) -> Real
     last, z = steps[-1], features(inputs).astype(np.float64)
     keys, prototypes, anchors = (last.chosen(last.real(name).T).T for name in ("keys", "prototypes", "anchors"))
     nearest = (z @ keys.T).argmax(axis=1)
-    return unit_rows(z + float(cast(float, last.facts["mixing"])) * anchors[nearest]) @ prototypes.T
+    return unit_rows(z + float(last.facts["mixing"]) * anchors[nearest]) @ prototypes.T
 
 
 def _along_axes(step: Step, rows: Reals) -> Floats:

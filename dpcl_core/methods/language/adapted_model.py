@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from dpcl_core.backbones import plain_language
 from dpcl_core.backbones.packaged import BUNDLED
 from dpcl_core.data.texts import TOKEN
-from dpcl_core.errors import BadInput
+from dpcl_core.errors import BadInput, at_most
 from dpcl_core.events import Note, Progress
 from dpcl_core.methods.common.method import PublicContext, settings_of
 from dpcl_core.methods.language import public_text
@@ -158,8 +158,8 @@ class AdaptedModel:
         if (most := context - around) < SHORTEST:
             allowed = f"looks back on {context} tokens, and the task's name with its longest label alone has {around}"
             raise BadInput("data.backbone", self.spec.data.backbone, allowed)
-        allowed = f"must be at most {most}: a text with its task's name and label may have {context} tokens in this model"
-        raise BadInput("params.length", length, allowed, {"params.length": most})
+        why = f": a text with its task's name and label may have {context} tokens in this model"
+        at_most("params.length", length, most, why)
 
     def open_forks(self, task: Task) -> None:
         """Makes the task's labels a choice, if answers are read so; its prior comes from public texts.

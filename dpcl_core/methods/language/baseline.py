@@ -52,7 +52,7 @@ from dpcl_core.privacy.dp_events import dp
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import Batches, Steps
 from dpcl_core.privacy.statement import shown_number
-from dpcl_core.published import Printed, Values, setting
+from dpcl_core.published import Printed, PrintedPart, Values, setting
 from dpcl_core.scenarios.stream import Task
 from dpcl_core.spec import Cell, PrivacySpec, RunSpec, parameter
 
@@ -293,7 +293,7 @@ def _by_token(spec: RunSpec) -> Values | None:
     return ("token",) if setting(spec, "params.mechanism") == "fn" else None
 
 
-PRINTED: language.PrintedPart = {
+PRINTED: PrintedPart = {
     "params.epochs": Printed(
         _passes,
         "Under DP-SGD every task has the steps of one of mean size: their number is part of what a budget pays for.",
@@ -322,7 +322,7 @@ def card(method: str, left_open: Mapping[str, str] | None = None, **more: Any) -
     def table_names(spec: RunSpec) -> tuple[str, str]:
         return method, "FN" if settings_of(spec, BaselineParams).is_local else "DPSGD"
 
-    of_own: language.PrintedPart = {f"params.{name}": why for name, why in (left_open or {}).items()}
+    of_own: PrintedPart = {f"params.{name}": why for name, why in (left_open or {}).items()}
     usual: dict[str, Any] = {"refuses": check_baseline, "derived": derived, "totals": totals, "notes": notes}
     usual |= {"differences": differences, "printed": language.printed(PRINTED, of_own), "planned": f"{__name__}:planned"}
     return language.card(table_names=table_names, **usual | more)
@@ -419,18 +419,16 @@ class Baseline(AdaptedModel):
 
     def batches(self, inputs: TrainingInputs, task: Task) -> Iterator[Rows]:
         """Text indices of each step. dp-sgd: Poisson sampling. fn: consecutive shuffled passes."""
+        from dpcl_core.methods.language.training import shuffled_passes
+
         if not self.is_local:
             steps = self.charges[0].steps
             sampler = self.batches_of(steps, f"task {task.index}")
             for _ in range(steps.n_steps):
                 yield sampler.draw(len(inputs))
             return
-        order, waiting = self.order(f"order of task {task.index}"), np.zeros(0, np.int64)
-        for _ in range(self.n_steps(task) if len(inputs) else 0):
-            if not len(waiting):
-                waiting = order.permutation(len(inputs))
-            yield waiting[: self.params.batch_size]
-            waiting = waiting[self.params.batch_size :]
+        order, size = self.order(f"order of task {task.index}"), self.params.batch_size
+        yield from (rows for _, rows in shuffled_passes(len(inputs), size, self.n_steps(task), order))
 
     def n_steps(self, task: Task) -> int:
         """Number of steps for a task. Steps on noisy copies are free, so the task's own nominal size sets their number."""

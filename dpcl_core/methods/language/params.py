@@ -13,7 +13,7 @@ from dpcl_core.backbones.packaged import BUNDLED
 from dpcl_core.errors import BadInput
 from dpcl_core.methods.common.dpsgd import ROUNDING_ASSUMED
 from dpcl_core.methods.common.method import MethodCard, PublicSizes, printed_by, settings_of
-from dpcl_core.published import Printed, Values, setting
+from dpcl_core.published import Printed, PrintedPart, Values, setting
 from dpcl_core.scenarios.catalog import WITHOUT_CLIENTS
 from dpcl_core.spec import Inputs, Params, PrivacySpec, RunSpec, parameter
 
@@ -177,7 +177,6 @@ UnlearningForm = Literal["none", "hinge", "mask", "unlikelihood", "npo", "printe
 
 # What the paper prints for all of its methods, and what it leaves open.
 
-PrintedPart = dict[str, Printed | str]
 
 
 def _per_source(spec: RunSpec) -> Values | None:

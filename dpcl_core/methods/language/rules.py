@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, cast
 
 import numpy as np
 import torch
@@ -24,24 +23,22 @@ def language(steps: Sequence[Step], inputs: NDArray[np.generic]) -> NDArray[np.f
     last, facts = steps[-1], steps[-1].facts
     assert last.task is not None, "the question names the task"
     net = _adapted(steps)
-    backbone, name = str(facts["network"]), cast("tuple[str, ...]", facts["task_names"])[last.task]
+    backbone, name = facts["network"], facts["task_names"][last.task]
     ready, texts, reading = plain_language.load_tokenizer(backbone), inputs.astype(np.int32), facts["reading"]
     labels = [last.classes.index(one) for one in last.competing]
     if reading == "choice":
-        forks, public = Forks(), public_text.sentences(backbone, cast(int, facts["length"]))
-        evaluation.add_forks(forks, net, ready, labels, last.classes, name, str(facts["loss"]), public, "cpu")
+        forks, public = Forks(), public_text.sentences(backbone, facts["length"])
+        evaluation.add_forks(forks, net, ready, labels, last.classes, name, facts["loss"], public, "cpu")
         scores = evaluation.choice_scores(net, ready, texts, forks, last.classes, name, device="cpu")
     else:
-        rule = cast("Literal['whole', 'generate']", reading)
-        scores = evaluation.label_scores(net, ready, texts, labels, last.classes, name, rule, device="cpu")
+        scores = evaluation.label_scores(net, ready, texts, labels, last.classes, name, reading, device="cpu")
     return last.chosen(scores)
 
 
 def _adapted(steps: Sequence[Step]) -> causal.Adapted:
     facts = steps[-1].facts
-    rank, alpha = cast(int, facts["rank"]), cast(float, facts["alpha"])
-    layers, every = cast("int | None", facts["layers"]), bool(facts["every_map"])
-    net = causal.adapted(str(facts["network"]), "cpu", rank, alpha, 0, layers, every=every)
+    shape = facts["rank"], facts["alpha"], 0, facts["layers"]
+    net = causal.adapted(facts["network"], "cpu", *shape, every=facts["every_map"])
     stack = Stack(net) if len(steps) > 1 else None
     for place, step in enumerate(steps):
         if stack is not None and place:

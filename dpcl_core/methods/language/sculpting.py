@@ -15,13 +15,12 @@ from dpcl_core.backbones import plain_language
 from dpcl_core.data.texts import PADDING, STOP, TOKEN
 from dpcl_core.errors import BadInput
 from dpcl_core.methods.common.method import PublicContext, settings_of
-from dpcl_core.methods.language import params as language
 from dpcl_core.methods.language import public_text, sensitivity
 from dpcl_core.methods.language.adapted_model import AdaptedModel
 from dpcl_core.methods.language.params import LanguageParams, Length, Positive
 from dpcl_core.methods.language.public_text import Planes, answer_ids, planes, template
 from dpcl_core.methods.language.sensitivity import Form, Scope
-from dpcl_core.published import Printed
+from dpcl_core.published import Printed, PrintedPart
 from dpcl_core.scenarios.stream import Task
 from dpcl_core.spec import Cell, RunSpec, parameter
 
@@ -70,7 +69,7 @@ def check_lambdas(spec: RunSpec) -> None:
         raise BadInput("params.lambda_min", params.lambda_min, f"must be at most params.lambda_max = {params.lambda_max:g}")
 
 
-PRINTED_SCORES: language.PrintedPart = {
+PRINTED_SCORES: PrintedPart = {
     "params.alpha": Printed((0.2, 0.3, 0.5, 0.7, 0.8), "No other weight of surprise is printed."),
     "params.tau": Printed((0.2,), "Another threshold of commonness."),
     "params.theta": Printed((0.3, 0.6, 0.9), "No other threshold of unlearning is printed."),

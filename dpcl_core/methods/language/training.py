@@ -100,18 +100,22 @@ def plain_steps(
     """
     gradients = Gradients(net, math.inf)
     descent = Descent(gradients.parameters, plan)
-    step = epoch = 0
-    while len(texts) and step < plan.n_steps:
-        shuffled = order.permutation(len(texts))
-        for start in range(0, len(shuffled), batch_size):
-            rows = shuffled[start : start + batch_size]
-            means = [part / len(rows) for part in gradients.of(batch_of(texts, rows, device), loss, reading, epoch)]
-            descent.step(means if change is None else change(means), penalty)
-            step += 1
-            yield step
-            if step == plan.n_steps:
-                return
-        epoch += 1
+    for step, (epoch, rows) in enumerate(shuffled_passes(len(texts), batch_size, plan.n_steps, order), start=1):
+        means = [part / len(rows) for part in gradients.of(batch_of(texts, rows, device), loss, reading, epoch)]
+        descent.step(means if change is None else change(means), penalty)
+        yield step
+
+
+def shuffled_passes(
+    n: int, batch_size: int, n_steps: int, order: np.random.Generator
+) -> Iterator[tuple[int, NDArray[np.int64]]]:
+    """Each step's pass, from 0, and its indices of n texts; the last batch of a pass may be smaller. Without texts: none."""
+    epoch, waiting = -1, np.zeros(0, np.int64)
+    for _ in range(n_steps if n else 0):
+        if not len(waiting):
+            epoch, waiting = epoch + 1, order.permutation(n)
+        yield epoch, waiting[:batch_size]
+        waiting = waiting[batch_size:]
 
 
 def gather_batch(table: Tensor, batch: Batch) -> Tensor:

@@ -22,7 +22,7 @@ from dpcl_core.methods.lifelong.params import BatchParams
 from dpcl_core.privacy.dp_events import dp
 from dpcl_core.privacy.labels import label_space
 from dpcl_core.privacy.ledger import Ledger
-from dpcl_core.published import Print, Printed
+from dpcl_core.published import Printed
 from dpcl_core.scenarios.stream import Examples, Task, generator
 from dpcl_core.spec import Cell, RunSpec
 
@@ -215,15 +215,12 @@ CARD = settings.network_card(
     params=BatchParams, key_settings=("epochs", "learning_rate", "memory_pick"), module=__name__,
     cells_per_learner="cell", guarantee="none",
     refuses=check, derived=settings.derived, batch_size=settings.batch_size,
-    printed=Print(
-        settings.SOURCE,
-        settings.OF_ALL
-        | settings.BATCHES
-        | {
+    printed=settings.printed(
+        settings.BATCHES,
+        {
             "params.projection": Printed(("if-violated", "always"), "Chaudhry et al. print the one, Lai et al. the other."),
             "params.scope": Printed(("joint",), "A-GEM projects the whole gradient."),
         },
-        settings.BATCHES_OPEN,
     ),
     table_names=lambda spec: ("A-GEM", settings.variant(spec, "noiseless")),
 )

@@ -22,7 +22,7 @@ from annotated_types import Interval
 from numpy.typing import NDArray
 
 from dpcl_core import published
-from dpcl_core.errors import BadInput
+from dpcl_core.errors import BadInput, at_most
 from dpcl_core.events import Progress
 from dpcl_core.methods.common.classifier import Rule, masked
 from dpcl_core.methods.common.dpsgd import LARGEST_WEIGHT, ROUNDING_ASSUMED, Schedule, diverged
@@ -33,7 +33,7 @@ from dpcl_core.methods.lifelong.params import ReplayParams
 from dpcl_core.privacy.labels import label_space
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import Batches, Noise, Steps, noise_of
-from dpcl_core.published import Departure, Print, Printed
+from dpcl_core.published import Departure, Printed
 from dpcl_core.scenarios.stream import Examples, Task
 from dpcl_core.spec import Cell, PrivacySpec, Recurrence, RunSpec, parameter
 
@@ -286,9 +286,7 @@ def check(spec: RunSpec, facts: PublicSizes) -> None:
     settings.check_lifelong(spec, facts)
     params = settings_of(spec, DpAgemParams)
     facts.check_sampled(params.sample_rate)
-    if params.memory_size > facts.task_size:
-        allowed = f"must be at most {facts.task_size:.0f}, the examples that a task has on average"
-        raise BadInput("params.memory_size", params.memory_size, allowed, {"params.memory_size": int(facts.task_size)})
+    at_most("params.memory_size", params.memory_size, int(facts.task_size), ", the examples that a task has on average")
     if params.replay_rate * params.memory_size < 1:
         allowed = f"must be at least {1 / params.memory_size:.3g}, one of the {params.memory_size} examples kept of a task"
         raise BadInput("params.replay_rate", params.replay_rate, allowed)
@@ -355,11 +353,9 @@ _GRID = [part for row, _ in published.rows_with("lifelong", "5", "avg_accuracy_p
 _GRID_OF = {name: tuple(dict.fromkeys(float(p[2:]) for p in _GRID if p.startswith(f"{name}="))) for name in "zC"}
 
 
-PRINTED = Print(
-    settings.SOURCE,
-    settings.OF_ALL
-    | settings.ALWAYS_PROJECTED
-    | {
+PRINTED = settings.printed(
+    settings.ALWAYS_PROJECTED, settings.OPEN,
+    {
         "params.budget": Printed(("per-task",), "One noise for a person's whole life makes one bound of it."),
         "params.noise_multiplier": Printed(
             (None, *_GRID_OF["z"]),
@@ -368,9 +364,6 @@ PRINTED = Print(
             ),
         ),
         "params.clip_norm": Printed(_GRID_OF["C"], "The printed best is the smallest of its grid."),
-    },
-    settings.OPEN
-    | {
         "params.sample_rate": "How batches are drawn is not given.",
         "params.memory_size": "How much is kept of a task is not given.",
         "params.replay_rate": "How much of it a step reads is not given.",
@@ -379,7 +372,7 @@ PRINTED = Print(
         "params.steps": "How many steps it takes is not given.",
         "params.scope": "Whether the projection is of the whole gradient is not said.",
     },
-    (
+    always=(
         Departure(
             "",
             "averaged gradients clipped layer by layer",

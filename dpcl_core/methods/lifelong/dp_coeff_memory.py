@@ -25,7 +25,7 @@ from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.mechanisms import coefficients_sensitivity, coefficients_std, noisy_coefficients
 from dpcl_core.privacy.noise_forecast import NoiseForecast, noise_to_signal
 from dpcl_core.privacy.sums import unit_rows
-from dpcl_core.published import Print, Printed
+from dpcl_core.published import Printed
 from dpcl_core.scenarios.stream import Task
 from dpcl_core.spec import Cell, RunSpec, parameter
 
@@ -146,13 +146,13 @@ def derived(params: CoeffMemoryParams, facts: PublicSizes) -> str:
     return f"One noisy release a task; an example is in all {facts.n_tasks}, so each release has its part of the budget."
 
 
-PRINTED = Print(
-    settings.SOURCE,
-    settings.OF_ALL
-    | settings.ALWAYS_PROJECTED
-    | {"params.solution": Printed(("steps",), "The sum of all tasks' losses can be minimised at once.")},
-    settings.READOUT_OPEN | {"params.features": "The paper learns its features."},
-    (settings.RELEASED_ONCE, settings.LINEAR),
+PRINTED = settings.printed(
+    settings.READOUT,
+    {
+        "params.solution": Printed(("steps",), "The sum of all tasks' losses can be minimised at once."),
+        "params.features": "The paper learns its features.",
+    },
+    always=(settings.RELEASED_ONCE, settings.LINEAR),
     kind="repair",
 )
 CARD = settings.card(

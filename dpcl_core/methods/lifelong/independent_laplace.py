@@ -27,7 +27,7 @@ from dpcl_core.privacy.mechanisms import Coefficients
 from dpcl_core.privacy.noise_forecast import NoiseForecast, noise_to_signal_of_copies
 from dpcl_core.privacy.sums import row_blocks
 from dpcl_core.privacy.text_mechanisms import Randomiser, epsilon_of_each, noisy_records
-from dpcl_core.published import Departure, Print, Printed
+from dpcl_core.published import Departure, Printed
 from dpcl_core.scenarios.stream import Task
 from dpcl_core.spec import Cell, RunSpec, parameter
 
@@ -200,17 +200,14 @@ def derived(params: IndependentLaplaceParams, facts: PublicSizes) -> str:
     return f"Noise of scale {2 * params.clip:g} / ε of the values' part on each of {params.project_to} projected values."
 
 
-PRINTED = Print(
-    settings.SOURCE,
-    settings.OF_ALL
-    | settings.ALWAYS_PROJECTED
-    | {"params.project_to": Printed((0,), "On fewer values less noise is needed.")},
-    settings.READOUT_OPEN
-    | {
+PRINTED = settings.printed(
+    settings.READOUT,
+    {
+        "params.project_to": Printed((0,), "On fewer values less noise is needed."),
         "params.clip": "The paper projects nothing, and so clips nothing.",
         "params.label_share": "Labels have no noise of their own in the paper.",
     },
-    (
+    always=(
         Departure("", "one draw of noise for all records", "every record has noise of its own", settings.RELEASED_ONCE.why),
         Departure(
             "", "a noise on the output layer's coefficients", "every label is a random answer",

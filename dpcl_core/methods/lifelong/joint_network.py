@@ -21,7 +21,7 @@ from dpcl_core.methods.lifelong.params import NetworkName
 from dpcl_core.privacy.dp_events import dp
 from dpcl_core.privacy.labels import label_space
 from dpcl_core.privacy.ledger import Ledger
-from dpcl_core.published import Print, Printed
+from dpcl_core.published import Printed
 from dpcl_core.scenarios.stream import Examples, Task, generator, join_examples
 from dpcl_core.spec import Cell, RunSpec, parameter
 
@@ -167,18 +167,14 @@ def derived(params: JointNetworkParams, facts: PublicSizes) -> str:
     return f"{n_steps(params, facts):,} steps on all tasks together, after the last has arrived."
 
 
-PRINTED = Print(
-    settings.SOURCE,
-    settings.OF_ALL
-    | {
+PRINTED = settings.printed(
+    settings.OPEN,
+    {
         "data.dataset": Printed((), "HARW is not public; other data are not the paper's.", "HARW", is_of_scale=True),
         "params.network": Printed(
             ("cnn-32", "cnn-64", "cnn-128", "bilstm", "cnn-ig", "cnn-ig-featureless"),
             "Table 4 has other networks than the experiments.",
         ),
-    },
-    settings.OPEN
-    | {
         "params.batch_size": "The batch size is not given.",
         "params.epochs": "The epochs of centralised training are not given.",
     },

@@ -37,7 +37,7 @@ from dpcl_core.methods.lifelong.claim import DeltaR, ThetaNorm
 from dpcl_core.methods.lifelong.params import BatchParams, FirstLayer, OutputNoise, Scope
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import noise_of
-from dpcl_core.published import Print, Printed
+from dpcl_core.published import Printed
 from dpcl_core.scenarios.stream import Task
 from dpcl_core.spec import Cell, RunSpec, parameter
 
@@ -359,12 +359,9 @@ def differences(spec: RunSpec) -> tuple[str, ...]:
     )
 
 
-PRINTED = Print(
-    settings.SOURCE,
-    settings.OF_ALL
-    | settings.BATCHES
-    | settings.ALWAYS_PROJECTED
-    | {
+PRINTED = settings.printed(
+    settings.BATCHES, settings.ALWAYS_PROJECTED,
+    {
         "params.scope": Printed(("joint",), "The algorithms print one gradient; each block has a loss of its own."),
         "params.algorithm": Printed(("batches", "whole-task"), "No other algorithm is printed."),
         "params.delta_r": Printed(("literal",), "The predecessor's code takes a thousandth of the printed sensitivity."),
@@ -378,9 +375,6 @@ PRINTED = Print(
         "params.encoder_divisor": Printed(("none",), "The encoder's gradient is nearly all noise, of any size."),
         "params.first_layer": Printed(("plain",), "Noise alone would switch units on and off, whatever the picture."),
         "params.output_noise": Printed(("shared",), "The predecessor's code draws numbers for each class."),
-    },
-    settings.BATCHES_OPEN
-    | {
         "params.encoder_share": "How ε is split between encoder and output layer is not given.",
         "params.test_noise": "Whether test examples carry the noise is not said.",
     },

@@ -10,8 +10,8 @@ from annotated_types import Interval
 
 from dpcl_core.data.dataset import Form
 from dpcl_core.errors import BadInput
-from dpcl_core.methods.common.method import MethodCard, PublicSizes, settings_of
-from dpcl_core.published import Departure, Printed, Values
+from dpcl_core.methods.common.method import MethodCard, PublicSizes, printed_by, settings_of
+from dpcl_core.published import Departure, Printed, PrintedPart, Values
 from dpcl_core.scenarios.catalog import WITHOUT_CLIENTS, Permuted
 from dpcl_core.spec import LabelSetting, Params, RunSpec, parameter
 
@@ -170,7 +170,7 @@ def _n_tasks(spec: RunSpec) -> Values | None:
 
 
 _SMALLER = Printed((None,), "A part of the data takes minutes instead of hours.", is_of_scale=True)
-OF_ALL = {
+OF_ALL: PrintedPart = {
     "data.dataset": Printed(
         ("mnist", "cifar10", "cifar10-100"), "HARW is not public; other data are not the paper's.", is_of_scale=True
     ),
@@ -179,13 +179,13 @@ OF_ALL = {
     "data.test_per_class": Printed((None,), "Fewer test examples take less time.", is_of_scale=True),
     "scenario.tasks": Printed(_n_tasks, "Fewer tasks take minutes instead of hours.", is_of_scale=True),
 }
-OPEN = {
+OPEN: PrintedPart = {
     "seeds": "How often runs were repeated is not given.",
     "data.backbone": "Strides, padding, normalisation and first weights of the networks are not given.",
     "params.head": "Whether tasks of different classes share a head is not said.",
     "params.learning_rate": "The step size is not given.",
 }
-BATCHES = {
+BATCHES: PrintedPart = OPEN | {
     "params.variant": Printed(("basic", "balanced", "heterogeneous"), "No other schedule is printed."),
     "params.epochs": Printed((1, 2, 3, 5), "Another number of passes over a task."),
     "params.epochs_by_task": Printed(
@@ -194,8 +194,6 @@ BATCHES = {
     ),
     "params.memory_pick": Printed(("random",), "The last batch of a task is what code of the same group keeps."),
     "params.ref_batches": Printed((1,), "More stored batches make the memory's gradient steadier."),
-}
-BATCHES_OPEN = OPEN | {
     "params.batch_size": "The batch size is not given, nor what becomes of a rest that fills no batch; ours is left out.",
     "params.steps": "How many steps the balanced variant takes is not given.",
 }
@@ -208,9 +206,15 @@ LINEAR = Departure(
     "linear classifiers on features that depend on no private data",
     "What a release says of features stays true while the classifier learns.",
 )
-ALWAYS_PROJECTED: dict[str, Printed] = {
+ALWAYS_PROJECTED: PrintedPart = {
     "params.projection": Printed(("always",), "A-GEM's own code leaves a step alone that does the memory no harm.")
 }
-READOUT_OPEN = {name: why for name, why in OPEN.items() if name != "data.backbone"} | {
-    "params.steps": "Steps on a release cost nothing; the paper's single pass is no limit."
+READOUT: PrintedPart = {
+    **ALWAYS_PROJECTED,
+    **{name: why for name, why in OPEN.items() if name != "data.backbone"},
+    "params.steps": "Steps on a release cost nothing; the paper's single pass is no limit.",
 }
+
+
+# What the paper prints of one method: that of further groups of settings, too.
+printed = partial(printed_by, SOURCE, OF_ALL)

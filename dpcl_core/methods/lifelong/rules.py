@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core.data.dataset import Form
-from dpcl_core.events import Fact
 from dpcl_core.methods.common.classifier import Step
 from dpcl_core.methods.lifelong import params as settings
 from dpcl_core.methods.lifelong.independent_laplace import centred
-from dpcl_core.methods.lifelong.params import FirstLayer, NetworkName
 from dpcl_core.methods.lifelong.quadratic import RandomProjection, RandomRelu
 from dpcl_core.privacy.sums import unit_rows
 
@@ -21,7 +19,7 @@ from dpcl_core.privacy.sums import unit_rows
 def readout(steps: Sequence[Step], inputs: NDArray[np.generic]) -> NDArray[np.floating]:
     """Scores [n, competing] of linear readouts W phi, with phi made of inputs [n, K] as `facts` say."""
     last, facts, values = steps[-1], steps[-1].facts, np.asarray(inputs)
-    size, seed = int(cast(int, facts.get("n_features", 0))), int(cast(int, facts.get("seed", 0)))
+    size, seed = int(facts.get("n_features", 0)), int(facts.get("seed", 0))
     if facts.get("random") == "relu":
         values = RandomRelu(values.shape[1], size, seed).of(values)
     if facts.get("random") == "projection":
@@ -31,7 +29,7 @@ def readout(steps: Sequence[Step], inputs: NDArray[np.generic]) -> NDArray[np.fl
     if facts.get("unit_length"):
         values = unit_rows(values).astype(np.float32)
     if "unit" in facts:
-        values = np.hstack([float(cast(float, facts["unit"])) * values, np.ones((len(values), 1))])
+        values = np.hstack([float(facts["unit"]) * values, np.ones((len(values), 1))])
     return last.chosen(values.astype(np.float32) @ last.real("weights").T)
 
 
@@ -42,7 +40,7 @@ def network(steps: Sequence[Step], inputs: NDArray[np.generic]) -> NDArray[np.fl
     from dpcl_core.methods.lifelong import nets
 
     last, facts, layout = steps[-1], steps[-1].facts, input_form(steps[-1].facts)
-    made = nets.build_named(cast(NetworkName, facts.get("architecture", "lifelong")), layout, len(last.classes), 0)
+    made = nets.build_named(facts.get("architecture", "lifelong"), layout, len(last.classes), 0)
     offset = last.arrays.get("offset")
     made.load_state_dict({name: torch.from_numpy(one) for name, one in last.arrays.items() if name != "offset"})
     made.eval()
@@ -51,13 +49,12 @@ def network(steps: Sequence[Step], inputs: NDArray[np.generic]) -> NDArray[np.fl
     assert isinstance(made, nets.Net)
     with torch.inference_mode():
         units = made.first(nets.tensor(inputs, layout))
-        first_layer = cast(FirstLayer, facts["first_layer"])
-        hidden = made.rest[1:](nets.classifier_input(units, torch.from_numpy(offset), first_layer))
+        hidden = made.rest[1:](nets.classifier_input(units, torch.from_numpy(offset), facts["first_layer"]))
         return last.chosen(made.head(hidden.clamp(max=1) if facts["clips_hidden"] else hidden).numpy())
 
 
-def input_form(facts: Mapping[str, Fact]) -> Form:
+def input_form(facts: Mapping[str, Any]) -> Form:
     """The layout of an example's own values, or of features of a network."""
     if "shape" not in facts:
-        return settings.input_form(None, int(cast(int, facts["n_inputs"])))
-    return Form(cast("tuple[int, ...]", facts["shape"]), cast(float, facts["low"]), cast(float, facts["high"]))
+        return settings.input_form(None, int(facts["n_inputs"]))
+    return Form(facts["shape"], facts["low"], facts["high"])
