@@ -49,23 +49,23 @@ CODEC = link.Codec(
 
 def page() -> None:
     """The page."""
-    view = state.View("privacy", lambda _: CODEC)
+    view = state.View("privacy", CODEC)
     result, run_notices = _linked_result(view)
     place = heading("Privacy", "What is protected, and what does ε promise?", notices=[*view.read.notices, *run_notices])
-    values, guarantee = _statement(view, result)
+    guarantee = _statement(view, result)
     own_claim = _claim(guarantee) if statement.is_nominal(guarantee) else None
     for claim in CLAIMS:
         given, flag = guarantee if claim is own_claim else None, claim.fields[0].name
         is_open = bool(view[flag]) or given is not None
         box = st.expander(claim.title, expanded=is_open, key=view.key(flag), on_change="rerun")
-        values |= {field.name: view[field.name] for field in claim.fields} | {flag: bool(box.open)}
+        view.values[flag] = bool(box.open)
         if box.open:  # its inside is drawn only then
             with box:
                 st.markdown(claim.about)
-                values |= claim.body(view, given)
+                claim.body(view, given)
     left, right = st.columns(2)
     with right:
-        values |= _composition(view)
+        _composition(view)
         claim_calculator.leak()
     with left:
         above = st.container()
@@ -79,8 +79,8 @@ def page() -> None:
                     st.error(plain(labelled(refused, calculators.LABELS)))
                 except ValueError as unaccountable:  # one sentence, too
                     st.error(plain(str(unaccountable)))
-    values |= {f"in_{name}": getattr(asked, name) for name in _GIVEN} | {name: getattr(asked, name) for name in _CHOSEN}
-    view.commit(values, CODEC)
+    view.values |= {f"in_{name}": getattr(asked, name) for name in _GIVEN} | {name: getattr(asked, name) for name in _CHOSEN}
+    view.commit()
     actions(place, is_shared=True, help_text=WORDS["privacy"]["help"], view=view)
 
 
@@ -102,18 +102,19 @@ def _linked_result(view: state.View) -> tuple[Result, list[str]]:
     return result, []
 
 
-def _statement(view: state.View, result: Result) -> tuple[dict[str, object], Guarantee]:
-    """Draws the choice of a run and an ε, and its statement and ledger; returns the link values and the guarantee."""
+def _statement(view: state.View, result: Result) -> Guarantee:
+    """Draws the choice of a run and an ε, and its statement and ledger; returns the guarantee."""
     guarantees = result.guarantees
     runs: dict[str | None, str] = {None: "Example: digits, five tasks"}
     runs |= {run.id: run.name for run in state.store().list_runs(200, states=("finished",))}
     runs.setdefault(result.run_id, result.name)
     budgets = sorted(guarantees)
     with st.container(key="privacy-choice", horizontal=True, vertical_alignment="bottom", gap="small"):
-        run = fields.select(view, "run", "Statement of", runs, width=340)
+        fields.select(view, "run", "Statement of", runs, width=340)
         start = None if view["epsilon"] in guarantees else _middle(budgets)
         labels, key = {each: epsilon_label(each, result.standing) for each in budgets}, view.key(f"epsilon-{result.run_id}")
         chosen = fields.segmented(view, "epsilon", "Requested ε", labels, start=start, key=key)
+        view.values["epsilon"] = None if chosen == _middle(budgets) else chosen
     pecl_claim.privacy_bar(guarantees, chosen=chosen, more=False)
     pecl_claim.looks(result.spec.data.dataset)
     words = statement.guarantee_words(guarantees[chosen])
@@ -151,7 +152,7 @@ def _statement(view: state.View, result: Result) -> tuple[dict[str, object], Gua
                 claim_calculator.draw_results(question)
         if result.run_id is not None:
             audit_panel(state.store().get(result.run_id), always=True)
-    return {"run": run, "epsilon": None if chosen == _middle(budgets) else chosen}, guarantees[chosen]
+    return guarantees[chosen]
 
 
 def _middle(budgets: list[float]) -> float:
@@ -232,10 +233,11 @@ def _by_losses(asked: calculators.Question) -> None:
         claim_calculator.draw_results(claim_calculator.Question(rate, steps, answer.delta, adjacency, sigma=answer.sigma))
 
 
-def _composition(view: state.View) -> dict[str, object]:
+def _composition(view: state.View) -> None:
     with layout.card("composition"):
         asked = _asked(view, "tasks")
     tasks, epsilon = asked.tasks, asked.task_epsilon
+    view.values |= {"tasks": tasks, "task_epsilon": epsilon}
     provenance = Provenance("computed", None, "DP cosine classifier", epsilons=(epsilon,), delta=calculators.DELTA)
     # The noise against the number of tasks.
     people = str(fields.segmented(view, "people", "Tasks that one person may be in", {name: name for name in PEOPLE}))
@@ -260,7 +262,6 @@ def _composition(view: state.View) -> dict[str, object]:
         title="Spending one ε when nobody knows how many tasks come", table=table, linked=True,
         note="the same people in every task, except where said; a filter stops before all releases exceed the ε",
     )  # fmt: skip
-    return {"tasks": tasks, "task_epsilon": epsilon, "people": people, "planned": planned}
 
 
 _kept = st.cache_data(max_entries=64, show_spinner=False)

@@ -290,17 +290,15 @@ def _map(result: Result, rounds: Sequence[Signatures], at: int, *, live: bool) -
         layout.arrow("explore", "More of these lists on Explore", {"view": "clients", "sh": "run", "run": result.run_id})
 
 
-def model(result: Result, view: state.View) -> tuple[Cell | None, Mapping[str, object]]:
-    """The chosen model of the run and what the link carries of the choice; None while no list is recorded."""
+def model(result: Result, view: state.View) -> Cell | None:
+    """The chosen model of the run; None while no list is recorded."""
     if not (cells := {event.cell for event in matchings(result)}):
-        return None, {}
+        return None
     budgets = sorted({cell.epsilon for cell in cells})
     labels = {each: epsilon_label(each, result.standing) for each in budgets}
     epsilon = fields.one_of("Requested ε", budgets, view, "epsilon", labels.__getitem__)
     seeds = sorted({cell.seed for cell in cells if cell.epsilon == epsilon})
-    seed = fields.one_of("Seed", seeds, view, "seed", str)
-    chosen = {"epsilon": epsilon if len(budgets) > 1 else None, "seed": seed if len(seeds) > 1 else None}
-    return Cell(epsilon, seed), chosen
+    return Cell(epsilon, fields.one_of("Seed", seeds, view, "seed", str))
 
 
 def matchings(result: Result) -> tuple[Signatures, ...]:
@@ -313,12 +311,13 @@ def rounds_of(result: Result, cell: Cell | None) -> tuple[Signatures, ...]:
     return tuple(event for event in matchings(result) if event.cell == cell)
 
 
-def at_round(result: Result, rounds: tuple[Signatures, ...], view: state.View) -> tuple[int, Mapping[str, object]]:
-    """Index of the chosen round (at first the last one), and what the link carries of the choice."""
+def at_round(result: Result, rounds: tuple[Signatures, ...], view: state.View) -> int:
+    """Index of the chosen round, at first the last one, which the link does not name."""
     linked = cast("int | None", view["at"])
     start = (linked if linked is not None and linked <= len(rounds) else len(rounds)) - 1
     at = _slide_rounds("Round", result, rounds, start, view.key(f"at-{len(rounds)}"))
-    return at, {"at": None if at == len(rounds) - 1 else at + 1}
+    view.values["at"] = None if at == len(rounds) - 1 else at + 1
+    return at
 
 
 def empty_reason(result: Result) -> str:

@@ -175,6 +175,7 @@ def typed(text: str, read: Callable[[str], T]) -> tuple[list[T], list[str]]:
 
 T = TypeVar("T")
 _OFFERED = 200  # runs in a select box at most
+DELTAS = (1e-8, 1e-7, 1e-6, 1e-5, 1e-4)
 _STARTED = tuple(status for status in get_args(Status) if status != "queued")
 
 
@@ -201,7 +202,8 @@ def select(
 ) -> T:  # fmt: skip
     """The same for a link's field, from the link's value on, or from `start`; with a `key` of its own, if it has one."""
     start = view[name] if start is None else start
-    return choice(title, titles, start, draw, key=key or view.key(name), **looks)
+    view.values[name] = chosen = choice(title, titles, start, draw, key=key or view.key(name), **looks)
+    return chosen
 
 
 def segmented(
@@ -210,7 +212,8 @@ def segmented(
 ) -> T:  # fmt: skip
     """The option chosen in a row of buttons of a link's field; as `select`, but for `start`, if it is one, and `key`."""
     wanted = view[name] if start is None else start
-    return buttons(title, list(titles), wanted, titles.__getitem__, key=key or view.key(name), **looks)
+    view.values[name] = chosen = buttons(title, list(titles), wanted, titles.__getitem__, key=key or view.key(name), **looks)
+    return chosen
 
 
 def buttons(title: str, options: Sequence[T], start: object, shown: Callable[[T], str], **looks: Any) -> T:
@@ -221,6 +224,57 @@ def buttons(title: str, options: Sequence[T], start: object, shown: Callable[[T]
     default = cast(T, start) if start in options else options[0]
     chosen: T = st.segmented_control(title, options, default=default, format_func=shown, required=True, **looks)
     return chosen
+
+
+# Numbers and switches of a link's field, bounded as in the link.
+
+
+def whole(view: state.View, name: str, title: str, *, usual: int | None = None, of: str = "", width: int = 150) -> int:
+    """A whole number. `usual`: the default if the link has no value; it depends on other choices, named by `of`."""
+    low, high = _bounds(view, name)
+    start = cast("int | None", view[name]) or usual or int(low)
+    key = "-".join(filter(None, (view.key(name), of)))
+    value = int(st.number_input(title, int(low), int(high), start, key=key, width=width))
+    view.values[name] = None if value == usual else value
+    return value
+
+
+def number(view: state.View, name: str, title: str, *, start: float | None = None, width: int = 180) -> float:
+    """A number. `start`: the default if the link has no value."""
+    low, high = _bounds(view, name)
+    # With a default, a toggle beside it uses the field's key, so the number needs another one.
+    key = view.key(name) if start is None else f"{view.key(name)}-value"
+    shown = float(cast("float | None", view[name]) or start or low)
+    view.values[name] = value = float(st.number_input(title, low, high, shown, key=key, format="%g", width=width))
+    return value
+
+
+def share(view: state.View, name: str, title: str, low: float, step: float) -> float:
+    """A share on a slider, from `low` to the link's upper bound."""
+    high, start = _bounds(view, name)[1], cast(float, view[name])
+    view.values[name] = value = float(st.slider(title, low, high, start, step, key=view.key(name)))
+    return value
+
+
+def flag(view: state.View, name: str, title: str, help: str | None = None) -> bool:
+    """A toggle."""
+    view.values[name] = value = st.toggle(title, bool(view[name]), key=view.key(name), help=help)
+    return value
+
+
+def delta(view: state.View, name: str) -> float:
+    """δ: a power of ten, or the value of the link."""
+    linked = cast(float, view[name])
+    options, key = sorted({*DELTAS, linked}), view.key(name)
+    view.values[name] = value = st.select_slider("δ", options, linked, format_func=lambda one: f"{one:g}", key=key)
+    return float(value)
+
+
+def _bounds(view: state.View, name: str) -> tuple[float, float]:
+    kind = view.kinds[name]
+    kind = kind.kind if isinstance(kind, link.Maybe) else kind
+    assert isinstance(kind, (link.Whole, link.Number)), name
+    return kind.low, kind.high
 
 
 def linked_run(view: state.View) -> tuple[Run | None, list[str]]:
@@ -234,8 +288,9 @@ def linked_run(view: state.View) -> tuple[Run | None, list[str]]:
 
 
 def one_of(title: str, options: Sequence[T], view: state.View, name: str, shown: Callable[[T], str]) -> T:
-    """The option chosen in a select box; the only option, without a box, if there is just one."""
+    """The option chosen in a select box; the only option, without a box and left out of the link, if there is just one."""
     if len(options) == 1:
+        view.values.pop(name, None)
         return options[0]
     key = view.key(f"{name}-{len(options)}")
     return select(view, name, title, {option: shown(option) for option in options}, key=key)

@@ -23,7 +23,7 @@ from dpcl_core.lessons import text
 from dpcl_core.lessons.text import Chart, Control, Lesson, Step
 from dpcl_core.privacy import statement
 from dpcl_core.runs.rooms import Rooms
-from pages.parts import figure_card, layout, link, state, visitor
+from pages.parts import fields, figure_card, layout, link, state, visitor
 from pages.parts.text import percent, plain
 
 T = TypeVar("T")
@@ -314,11 +314,9 @@ CODEC = link.Codec(link.Field("part", "p", "part", link.Whole(1, len(text.PARTS)
 
 def draw_choice(view: state.View, width: int | None = None) -> str:
     """Draws the choice, as wide as its column or so many pixels; returns the part's name."""
-    parts = list(text.PARTS)
-    return st.selectbox(
-        "Part", parts, int(str(view["part"])) - 1, format_func=lambda one: f"{parts.index(one) + 1}. {one}",
-        key=view.key("part"), width=width or "stretch",
-    )  # fmt: skip
+    parts = dict(enumerate(text.PARTS, start=1))
+    titles = {place: f"{place}. {part}" for place, part in parts.items()}
+    return parts[fields.select(view, "part", "Part", titles, width=width or "stretch")]
 
 
 def number(part: str) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from itertools import islice
@@ -43,8 +43,8 @@ _LEGEND = (
 )
 
 
-def maps(view: state.View, scene: Scene) -> Mapping[str, object]:
-    """Draws the map of signatures, of means, or both, on axes fixed over rounds; returns the chosen map and colour."""
+def maps(view: state.View, scene: Scene) -> None:
+    """Draws the map of signatures, of means, or both, on axes fixed over rounds."""
     entries, prototypes = scene.entries, frames.prototypes([scene.now])
     has_modes = bool((entries["mode"] >= 0).any())
     with layout.card("anchor-map"):
@@ -70,7 +70,6 @@ def maps(view: state.View, scene: Scene) -> Mapping[str, object]:
         st.caption(f"{_LEGEND} {axes}.")
         first = drawn[spaces[0]]
         figure_card.footer(first, scene.source, key="anchor-map", table=entries, linked=True, live=scene.is_live)
-    return {"map": shown, "colour": colour if has_modes else view["colour"]}
 
 
 def nearest(result: Result, now: Signatures) -> None:
@@ -186,7 +185,7 @@ def _subsample_caption(event: Signatures) -> None:
 Settings = tuple[int, float]  # of re-matching: the first so many of the run's anchors, noise of this std on every coordinate
 
 
-def choose_what_if(result: Result, model: Cell, view: state.View) -> tuple[Settings | None, Mapping[str, object]]:
+def choose_what_if(result: Result, model: Cell, view: state.View) -> Settings | None:
     """Sliders for anchors and noise; None, with a caption that says why, if the run did not record its lists in full."""
     events = anchor_source.matchings(result)
     n_anchors = {event.cell.seed: len(event.public.anchors.steps) for event in events if event.public is not None}
@@ -197,14 +196,15 @@ def choose_what_if(result: Result, model: Cell, view: state.View) -> tuple[Setti
             if n_anchors
             else "This run did not record its lists in full, so anchors and noise cannot be changed."
         )
-        return None, {"few": None, "added": None}
+        return None
     most = n_anchors[model.seed]
     counts = [*(m for m in COUNTS if m < most), most]
     about, key = f"Matches with the first m of the run's {most} anchors.", f"few-{len(counts)}"
     m = int(anchor_source.slide(view, "few", "Anchors m", counts, about, usual=most, key=key))
     about, key = "Added to every coordinate of every entry. 0: the run's own picture.", f"added-{len(LEVELS)}"
     noise = float(anchor_source.slide(view, "added", "Noise on the lists", LEVELS, about, usual=0.0, key=key))
-    return (m, noise), {"few": m if m != most else None, "added": noise or None}
+    view.values |= {"few": m if m != most else None, "added": noise or None}
+    return m, noise
 
 
 def what_if(
@@ -326,25 +326,20 @@ CODEC = link.Codec(
 
 def page() -> None:
     """The view."""
-    view = state.View("anchors", lambda _: CODEC)
+    view = state.View("anchors", CODEC)
     question = "Can 20 phones line up what they learned without labels?"
     place = layout.heading("Explore", question, notices=[*view.read.notices, *fields.linked_run(view)[1]])
     controls, answer = layout.controls_and_answer()
     with controls:
         show = fields.segmented(view, "show", "Lists of", SHOWS, start=RUN if view["run"] is not None else None)
-    values: dict[str, object] = {field.name: view[field.name] for field in (*anchor_source.FIELDS, *FIELDS)}
-    values |= {field.name: None for field in anchor_source.RUN_FIELDS} | {"show": show}
-
-    def settle(changed: Mapping[str, object]) -> None:
-        view.settle({**values, **changed}, CODEC)
-
-    values |= _simulation(view, controls, answer) if show == SIMULATION else _run(view, controls, answer, settle)
-    view.commit(values, CODEC)
+    view.values |= {field.name: None for field in anchor_source.RUN_FIELDS}
+    (_simulation if show == SIMULATION else _run)(view, controls, answer)
+    view.commit()
     layout.actions(place, is_shared=True, help_text=WORDS["matching_clients"]["help"], view=view)
 
 
-def _simulation(view: state.View, controls: DeltaGenerator, answer: DeltaGenerator) -> Mapping[str, object]:
-    """Draws the simulation: its settings and figures; returns the link values."""
+def _simulation(view: state.View, controls: DeltaGenerator, answer: DeltaGenerator) -> None:
+    """Draws the simulation: its settings and figures."""
     with controls:
         setup = anchor_source.choose(view)
         rest = st.container()
@@ -358,68 +353,56 @@ def _simulation(view: state.View, controls: DeltaGenerator, answer: DeltaGenerat
             sweep=lambda: anchor_source.swept(setup, rounds[at]), anchors=lambda: anchor_source.scored(setup, rounds[at]),
         )  # fmt: skip
         noise = setup.noise if setup.is_local else None
-        chosen = {} if setup.is_played else _maps(view, scene)
+        if not setup.is_played:
+            _maps(view, scene)
         _more(scene, noise)
     with rest:
         seen = "released groups" if setup.side == "client" else "noisy lists"
         st.caption(f"Public digits, dealt to simulated clients: nothing is private. A server would see the {seen} alone.")
-    return {**asdict(setup), **chosen}
+    view.values |= asdict(setup)
 
 
-def _run(
-    view: state.View, controls: DeltaGenerator, answer: DeltaGenerator, settle: Callable[[Mapping[str, object]], None]
-) -> Mapping[str, object]:  # fmt: skip
-    """Draws a run, live or finished: its figures, and the what-if with other anchors or noise; returns the link values.
-
-    `settle` takes those that its sliders have changed by themselves.
-    """
+def _run(view: state.View, controls: DeltaGenerator, answer: DeltaGenerator) -> None:
+    """Draws a run, live or finished: its figures, and the what-if with other anchors or noise."""
     with controls:
         linked = cast("str | None", st.session_state.get(view.key("run"), view["run"]))
         if not (runs := fields.runs(state.where(), linked, "clients")):
             with answer, layout.card("anchor-map", "**No lists to show yet**"):
                 st.info(anchor_source.NO_RUN)
                 layout.arrow("train", "To the Train page")
-            return {}
+            return
         run_id = fields.select(view, "run", "Run", runs)
         result = state.run_result(state.store().get(run_id))
-        model, values = anchor_source.model(result, view)
-    values = {**values, "run": run_id}
+        model = anchor_source.model(result, view)
     rounds = anchor_source.rounds_of(result, model)
     with answer:
         if not state.store().get(run_id).is_over:
-            watch = partial(_watch, view, run_id, model)
-            layout.draw_apart(lambda: values.update(watch()), lambda: settle(values), every=2.0)
-            return values
+            layout.draw_apart(partial(_watch, view, run_id, model), view.settle, every=2.0)
+            return
         run_panel.statement(result, model.epsilon if model is not None else None, is_over=True)
         if model is None or not rounds:
             with layout.card("anchor-map", "**No lists to show**"):
                 st.info(anchor_source.empty_reason(result))
-            return values
-        draw = partial(_run_figures, view, result, model, rounds)
-        layout.draw_apart(lambda: values.update(draw()), lambda: settle(values))
-        return values
+            return
+        layout.draw_apart(partial(_run_figures, view, result, model, rounds), view.settle)
 
 
 def _run_figures(
     view: state.View, result: Result, model: Cell, rounds: tuple[Signatures, ...], *, is_live: bool = False
-) -> Mapping[str, object]:  # fmt: skip
-    """Draws the sliders and all figures of one round of one model; returns what the link carries of the choice."""
+) -> None:  # fmt: skip
+    """Draws the sliders and all figures of one round of one model."""
     with st.container(key="run-sliders", horizontal=True, vertical_alignment="bottom", gap="medium"):
-        at, round_value = anchor_source.at_round(result, rounds, view)
-        settings, moved = choose_what_if(result, model, view)
+        at = anchor_source.at_round(result, rounds, view)
+        settings = choose_what_if(result, model, view)
     scene = what_if(result, rounds, at, settings, is_live=is_live)
-    chosen = _maps(view, scene)
+    _maps(view, scene)
     nearest(result, rounds[at])
     _more(scene, settings[1] or None if settings is not None else None)
     layout.arrow("train", "Its accuracy and statement", {"v": "1", "run": str(result.run_id)})
-    return {**round_value, **moved, **chosen}
 
 
-def _watch(view: state.View, run_id: str, model: Cell | None) -> Mapping[str, object]:
-    """Draws the newest round of a live run; when the run has ended, draws the page again, which has no timer then.
-
-    Returns what the link carries of the choice.
-    """
+def _watch(view: state.View, run_id: str, model: Cell | None) -> None:
+    """Draws the newest round of a live run; when the run has ended, draws the page again, which has no timer then."""
     run = state.store().get(run_id)
     result = state.run_result(run)
     rounds = anchor_source.rounds_of(result, model)
@@ -430,18 +413,17 @@ def _watch(view: state.View, run_id: str, model: Cell | None) -> Mapping[str, ob
     if model is None or not rounds:
         with layout.card("anchor-map"):
             st.caption("The first lists appear here once the clients have made them.")
-        return {}
-    return _run_figures(view, result, model, rounds, is_live=True)
+    else:
+        _run_figures(view, result, model, rounds, is_live=True)
 
 
-def _maps(view: state.View, scene: anchor_source.Scene) -> Mapping[str, object]:
-    """Draws the map and the matchers; returns the chosen map."""
+def _maps(view: state.View, scene: anchor_source.Scene) -> None:
+    """Draws the map and the matchers."""
     left, right = st.columns([1.6, 1], gap="small")
     with left:
-        chosen = maps(view, scene)
+        maps(view, scene)
     with right:
         bars(scene)
-    return chosen
 
 
 def _more(scene: Scene, noise: float | None) -> None:

@@ -87,12 +87,10 @@ class _Memory:
 class View:
     """The view of one page in one visit."""
 
-    def __init__(
-        self, page: str, codec_for: Callable[[Mapping[str, str]], link.Codec], start: Callable[[], Mapping[str, str]] = dict
-    ) -> None:
-        """`codec_for` gives the codec for a link's raw parameters (its method determines its settings).
+    def __init__(self, page: str, codec: link.Codec, start: Callable[[], Mapping[str, str]] = dict) -> None:
+        """`start` gives the view of a first visit without a link.
 
-        `start` gives the view of a first visit without a link.
+        `values`: what the link will say, by the names of its fields; at first what it says. Widgets put theirs into it.
         """
         link.begin()
         memory: _Memory = st.session_state.setdefault(f"view:{page}", _Memory())
@@ -113,7 +111,8 @@ class View:
             memory.epoch += 1
             memory.opened = parameters
         self._memory, self._page = memory, page
-        self.read: link.Read = codec_for(memory.seed).read(memory.seed)
+        self._codec, self.read = codec, codec.read(memory.seed)
+        self.values, self.kinds = dict(self.read.values), {field.name: field.kind for field in codec.fields}
 
     def __getitem__(self, name: str) -> object:
         """The value of a field at the start of this epoch."""
@@ -127,19 +126,18 @@ class View:
         """The parameters of a link from this page to another view of it, which counts even where it was just left."""
         return {**link.open_view(), **parameters, _FROM: str(self._memory.epoch)}
 
-    def commit(self, values: Mapping[str, object], codec: link.Codec) -> dict[str, str]:
-        """Writes the current values to the address bar and the history; returns the query parameters."""
-        now = codec.write(values, self.read.unknown)
+    def commit(self) -> None:
+        """Writes the current values to the address bar and the history."""
+        now = self._codec.write(self.values, self.read.unknown)
         self._memory.record(now)
         self._memory.opened = None
         self._address(now)
         link.settle()
-        return now
 
-    def settle(self, values: Mapping[str, object], codec: link.Codec) -> None:
+    def settle(self) -> None:
         """Commits what a part of the page has changed by itself; draws the page again where its Undo and Redo change."""
         before = self.steps()
-        self.commit(values, codec)
+        self.commit()
         if self.steps() != before:
             st.rerun()
 

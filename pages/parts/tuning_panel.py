@@ -248,7 +248,7 @@ def _proxies_here(dataset: str) -> tuple[str, ...]:
 def _show(values: Mapping[str, object], study_id: str | None) -> None:
     """Adds the tuning to the form's current link and reruns the page."""
     linked = link.parameters()
-    form_link = train_form.codec(str(values["method"]), str(values["scenario"])).write({**values, "study": study_id})
+    form_link = train_form.CODEC.write({**values, "study": study_id})
     st.session_state["show-study"] = form_link | {key: linked[key] for key in ("run", "f") if key in linked}
     st.rerun()
 
