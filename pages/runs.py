@@ -133,10 +133,7 @@ def _controls(view: state.View, counts: Mapping[Status, int]) -> None:
         )  # fmt: skip
         view.values["status"] = tuple(picked)
         fields.select(view, "sort", "Order", SORTS, width=210)
-        view.values["search"] = st.text_input(
-            "Search", str(view["search"]), key=view.key("search"), placeholder=fields.PLACEHOLDER, max_chars=60,
-            width=240, help=fields.HELP,
-        )  # fmt: skip
+        view.keep("search", fields.search(view.key("search"), str(view["search"])))
 
 
 def _list(values: dict[str, object], linked: tuple[str, ...], was_active: bool) -> None:

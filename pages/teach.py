@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
-
 import streamlit as st
 
 from dpcl_core.elements import element
@@ -169,9 +166,10 @@ def _row(code: str) -> tuple[str, ...]:
 
 def _written(rows: list[tuple[str, ...]]) -> str:
     """The table as CSV; what was pasted and is no code may be a formula, and then begins with an apostrophe."""
-    written = io.StringIO()
-    csv.writer(written).writerows([HEADS, *((name if name[:1].isalnum() else f"'{name}", *of) for name, *of in rows)])
-    return written.getvalue()
+    import pandas as pd
+
+    safe = [(name if name[:1].isalnum() else f"'{name}", *of) for name, *of in rows]
+    return str(pd.DataFrame(safe, columns=HEADS).to_csv(index=False, lineterminator="\r\n"))
 
 
 def _classroom(view: state.View) -> None:

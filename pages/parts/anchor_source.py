@@ -338,6 +338,4 @@ def scene(result: Result, rounds: tuple[Signatures, ...], at: int, *, is_live: b
 
 
 def _round_name(event: Signatures, result: Result) -> str:
-    names = result.started.task_names if result.started is not None else ()
-    task = f"task {event.task + 1}" + (f", {names[event.task]}" if event.task < len(names) else "")
-    return f"{task}, round {event.round + 1}"
+    return f"{result.task_name(event.task)}, round {event.round + 1}"

@@ -104,10 +104,7 @@ def _offered(view: state.View, runs: dict[str, Run]) -> list[str]:
         return list(runs)
     key, put = view.key("runs"), st.session_state.__setitem__
     with st.container(key="compare-search", horizontal=True, vertical_alignment="bottom", gap="small"):
-        text = st.text_input(
-            "Search", key=view.key("search"), placeholder=fields.PLACEHOLDER, max_chars=60, width=240,
-            help=fields.HELP,
-        )  # fmt: skip
+        text = fields.search(view.key("search"))
         for name, ids in list(fields.groups(list(runs.values())).items())[:_GROUPS]:
             st.button(plain(f"{name} · {len(ids)}"), key=f"{key}-{name}", on_click=put, args=(key, ids[: comparison.MOST]))
     if not text.strip():
@@ -179,8 +176,7 @@ def _budget(view: state.View, budgets: list[float]) -> float | None:
     default = linked if linked in budgets else 1.0 if 1.0 in budgets else budgets[len(budgets) // 2]
     if len(budgets) == 1:
         st.caption(f"The runs share one budget: ε = {epsilon_text(budgets[0])}.")
-        view.values["focus"] = budgets[0]
-        return budgets[0]
+        return view.keep("focus", budgets[0])
     return fields.segmented(view, "focus", "Budget ε of the curves", {e: epsilon_text(e) for e in budgets}, start=default)
 
 

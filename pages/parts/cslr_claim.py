@@ -118,7 +118,7 @@ def _controls(view: state.View) -> tuple[Benchmark, Reading]:
     label = "The head's updates get noise, in the same rounds"
     is_noisy = st.toggle(label, view["r_head"] is not None, key=view.key("r_head"))
     title = "noise std divided by the updates' clipping norm"
-    view.values["r_head"] = head = fields.number(view, "r_head", title, start=4.71, width=260) if is_noisy else None
+    head = view.keep("r_head", fields.number(view, "r_head", title, start=4.71, width=260) if is_noisy else None)
     return printed, Reading(
         noise_multiplier=TABLE_5[4.0], n_rounds=rounds, n_statistics=statistics, sampling=cast("Sampling", sampling),
         sample_rate=rate, n_clients=clients, adjacency=cast(Adjacency, adjacency),

@@ -109,9 +109,14 @@ def _setting(name: str, form: Form, field: Field[Any]) -> Setting:
 
 
 LISTED = 500  # runs that a page lists at most; the search goes through all
-PLACEHOLDER = "name, #tag, method, data, id"
 HELP = """A word with # in a run's name is a tag: rename the run to add one. A preset's name finds the runs that were
 started from it."""
+
+
+def search(key: str, start: str = "") -> str:
+    """Draws the field in which runs are looked for."""
+    words = "name, #tag, method, data, id"
+    return st.text_input("Search", start, key=key, placeholder=words, max_chars=60, width=240, help=HELP)
 
 
 def wanted(text: str, store: Store) -> Callable[[Named], bool] | None:
@@ -175,7 +180,6 @@ def typed(text: str, read: Callable[[str], T]) -> tuple[list[T], list[str]]:
 
 T = TypeVar("T")
 _OFFERED = 200  # runs in a select box at most
-DELTAS = (1e-8, 1e-7, 1e-6, 1e-5, 1e-4)
 _STARTED = tuple(status for status in get_args(Status) if status != "queued")
 
 
@@ -202,8 +206,7 @@ def select(
 ) -> T:  # fmt: skip
     """The same for a link's field, from the link's value on, or from `start`; with a `key` of its own, if it has one."""
     start = view[name] if start is None else start
-    view.values[name] = chosen = choice(title, titles, start, draw, key=key or view.key(name), **looks)
-    return chosen
+    return view.keep(name, choice(title, titles, start, draw, key=key or view.key(name), **looks))
 
 
 def segmented(
@@ -212,8 +215,8 @@ def segmented(
 ) -> T:  # fmt: skip
     """The option chosen in a row of buttons of a link's field; as `select`, but for `start`, if it is one, and `key`."""
     wanted = view[name] if start is None else start
-    view.values[name] = chosen = buttons(title, list(titles), wanted, titles.__getitem__, key=key or view.key(name), **looks)
-    return chosen
+    key = key or view.key(name)
+    return view.keep(name, buttons(title, list(titles), wanted, titles.__getitem__, key=key, **looks))
 
 
 def buttons(title: str, options: Sequence[T], start: object, shown: Callable[[T], str], **looks: Any) -> T:
@@ -245,29 +248,25 @@ def number(view: state.View, name: str, title: str, *, start: float | None = Non
     # With a default, a toggle beside it uses the field's key, so the number needs another one.
     key = view.key(name) if start is None else f"{view.key(name)}-value"
     shown = float(cast("float | None", view[name]) or start or low)
-    view.values[name] = value = float(st.number_input(title, low, high, shown, key=key, format="%g", width=width))
-    return value
+    return view.keep(name, float(st.number_input(title, low, high, shown, key=key, format="%g", width=width)))
 
 
 def share(view: state.View, name: str, title: str, low: float, step: float) -> float:
     """A share on a slider, from `low` to the link's upper bound."""
     high, start = _bounds(view, name)[1], cast(float, view[name])
-    view.values[name] = value = float(st.slider(title, low, high, start, step, key=view.key(name)))
-    return value
+    return view.keep(name, float(st.slider(title, low, high, start, step, key=view.key(name))))
 
 
 def flag(view: state.View, name: str, title: str, help: str | None = None) -> bool:
     """A toggle."""
-    view.values[name] = value = st.toggle(title, bool(view[name]), key=view.key(name), help=help)
-    return value
+    return view.keep(name, st.toggle(title, bool(view[name]), key=view.key(name), help=help))
 
 
 def delta(view: state.View, name: str) -> float:
     """δ: a power of ten, or the value of the link."""
     linked = cast(float, view[name])
-    options, key = sorted({*DELTAS, linked}), view.key(name)
-    view.values[name] = value = st.select_slider("δ", options, linked, format_func=lambda one: f"{one:g}", key=key)
-    return float(value)
+    options, key = sorted({1e-8, 1e-7, 1e-6, 1e-5, 1e-4, linked}), view.key(name)
+    return view.keep(name, float(st.select_slider("δ", options, linked, format_func=lambda one: f"{one:g}", key=key)))
 
 
 def _bounds(view: state.View, name: str) -> tuple[float, float]:

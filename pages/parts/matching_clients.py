@@ -44,10 +44,11 @@ _LEGEND = (
 
 
 def maps(view: state.View, scene: Scene) -> None:
-    """Draws the map of signatures, of means, or both, on axes fixed over rounds."""
+    """Draws the map of signatures, of means, or both, on axes fixed over rounds, and beside it the matchers."""
     entries, prototypes = scene.entries, frames.prototypes([scene.now])
     has_modes = bool((entries["mode"] >= 0).any())
-    with layout.card("anchor-map"):
+    left, right = st.columns([1.6, 1], gap="small")
+    with left, layout.card("anchor-map"):
         st.markdown("**Every list entry on the map** :small[the simulator's view, not visible to the server]")
         with st.container(key="map-row", horizontal=True, vertical_alignment="center", gap="small"):
             shown = fields.segmented(view, "map", "Map", MAPS, label_visibility="collapsed")
@@ -70,6 +71,8 @@ def maps(view: state.View, scene: Scene) -> None:
         st.caption(f"{_LEGEND} {axes}.")
         first = drawn[spaces[0]]
         figure_card.footer(first, scene.source, key="anchor-map", table=entries, linked=True, live=scene.is_live)
+    with right:
+        bars(scene)
 
 
 def nearest(result: Result, now: Signatures) -> None:
@@ -354,7 +357,7 @@ def _simulation(view: state.View, controls: DeltaGenerator, answer: DeltaGenerat
         )  # fmt: skip
         noise = setup.noise if setup.is_local else None
         if not setup.is_played:
-            _maps(view, scene)
+            maps(view, scene)
         _more(scene, noise)
     with rest:
         seen = "released groups" if setup.side == "client" else "noisy lists"
@@ -395,7 +398,7 @@ def _run_figures(
         at = anchor_source.at_round(result, rounds, view)
         settings = choose_what_if(result, model, view)
     scene = what_if(result, rounds, at, settings, is_live=is_live)
-    _maps(view, scene)
+    maps(view, scene)
     nearest(result, rounds[at])
     _more(scene, settings[1] or None if settings is not None else None)
     layout.arrow("train", "Its accuracy and statement", {"v": "1", "run": str(result.run_id)})
@@ -415,15 +418,6 @@ def _watch(view: state.View, run_id: str, model: Cell | None) -> None:
             st.caption("The first lists appear here once the clients have made them.")
     else:
         _run_figures(view, result, model, rounds, is_live=True)
-
-
-def _maps(view: state.View, scene: anchor_source.Scene) -> None:
-    """Draws the map and the matchers."""
-    left, right = st.columns([1.6, 1], gap="small")
-    with left:
-        maps(view, scene)
-    with right:
-        bars(scene)
 
 
 def _more(scene: Scene, noise: float | None) -> None:

@@ -194,8 +194,7 @@ def _example(view: state.View) -> Selected:
 def _number(view: state.View, n_texts: int, key: str) -> int:
     """Draws the choice of one of so many texts; returns its number, from 1."""
     start = min(int(str(view["number"])), n_texts)
-    view.values["number"] = number = int(st.number_input(f"Text, 1 to {n_texts}", 1, n_texts, start, key=key))
-    return number
+    return view.keep("number", int(st.number_input(f"Text, 1 to {n_texts}", 1, n_texts, start, key=key)))
 
 
 def _read_by(reader: str, name: str, score: Callable[[], ScoredText]) -> Selected:
@@ -211,8 +210,7 @@ def _read_by(reader: str, name: str, score: Callable[[], ScoredText]) -> Selecte
 def _reader(view: state.View) -> str:
     """Draws the choice of the model that reads, where there are two; returns its name."""
     if backbones.available(backbones.card(BIG)) is not None:
-        view.values["reader"] = BUNDLED
-        return BUNDLED
+        return view.keep("reader", BUNDLED)
     help_text = "SmolLM2 has 135 million weights. It reads in a process of its own, which takes some seconds to start."
     return fields.segmented(view, "reader", "Read by", READERS, help=help_text)
 
@@ -239,7 +237,7 @@ def _own(view: state.View) -> Selected:
         st.caption(f"{len(written):,} characters are shown in {len(parts)} parts; the model reads each by itself.")
         part = int(st.number_input(f"Part, 1 to {len(parts)}", 1, len(parts), 1, key=f"tokens-part-{len(parts)}"))
     name = "your text, which you marked as public or made up"
-    return _read_by(reader, name, partial(_scored_own, reader, parts[part - 1]))
+    return _read_by(reader, name, partial(_scored_own, parts[part - 1]))
 
 
 def in_parts(text: str) -> list[str]:
@@ -320,10 +318,7 @@ def _scored(reader: str, source: int, number: int) -> ScoredText:
     return token_heat.big().scored(rows, [texts.labels[source][number]], texts.strings)[0]
 
 
-def _scored_own(reader: str, text: str) -> ScoredText:
+@st.cache_data(max_entries=1, show_spinner=False, scope="session")
+def _scored_own(text: str) -> ScoredText:
     """The visitor's text, scored. Kept in this session only, so that no other visitor can see it."""
-    last = cast("tuple[tuple[str, str], ScoredText] | None", st.session_state.get("tokens-scored"))
-    if last is None or last[0] != (reader, text):
-        last = (reader, text), token_heat.big().scored(Texts([text]), [""], modes.texts().strings)[0]
-        st.session_state["tokens-scored"] = last
-    return last[1]
+    return token_heat.big().scored(Texts([text]), [""], modes.texts().strings)[0]

@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import cache, wraps
-from typing import TYPE_CHECKING, Final, ParamSpec
+from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
 
 import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from dpcl_core.runs.store import Store
 
 
+T = TypeVar("T")
 _CHANGES = "changes-of-page"  # session key: number of page changes
 _FROM = "from"  # parameter of a link within a page: the epoch that it was drawn in
 _DEPTH = 50  # steps that undo remembers
@@ -117,6 +118,11 @@ class View:
     def __getitem__(self, name: str) -> object:
         """The value of a field at the start of this epoch."""
         return self.read.values[name]
+
+    def keep(self, name: str, value: T) -> T:
+        """Puts a field's value into what the link will say, and returns it."""
+        self.values[name] = value
+        return value
 
     def key(self, name: str) -> str:
         """The key of a field's widget: new with every epoch, so that the widget starts from the view again."""

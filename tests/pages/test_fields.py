@@ -340,7 +340,7 @@ LINKS: dict[str, tuple[link.Codec, str, dict[str, object]]] = {
         runs.CODEC, f"v=1&r={RUN}%2C{RUN}&f=1&a=A&b=B",
         {"runs": (RUN, RUN), "focus": 1.0, "first": "A", "second": "B"},
     ),
-    "train": (train_form.codec(checks.DEFAULT_METHOD, checks.DEFAULT_SCENARIO), TRAIN, {"focus": 0.5, "epsilons": (0.5, math.inf), "seeds": (3, 4)}),
+    "train": (train_form.CODEC, TRAIN, {"focus": 0.5, "epsilons": (0.5, math.inf), "seeds": (3, 4)}),
 }  # fmt: skip
 
 
