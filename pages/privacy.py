@@ -21,7 +21,7 @@ from dpcl_core.results import Result
 from dpcl_core.spec import Adjacency
 from pages.parts import claim_calculator, cslr_claim, fields, figure_card, layout, lifelong_claims, link, pecl_claim, state
 from pages.parts.layout import actions, heading
-from pages.parts.text import WORDS, is_dark, labelled, plain
+from pages.parts.text import WORDS, labelled, plain
 from pages.parts.tuning_panel import audit_panel
 
 CLAIMS = (lifelong_claims.CLAIM, pecl_claim.CLAIM, cslr_claim.CLAIM)
@@ -129,7 +129,7 @@ def _statement(view: state.View, result: Result) -> Guarantee:
         spent = _spent(result, chosen)
         if not spent.empty:
             figure_card.show(
-                figure_card.kept_builder(tokens.ledger)(spent, dark=is_dark()), result.provenance, key="ledger",
+                figure_card.built(tokens.ledger, spent), result.provenance, key="ledger",
                 title="Ledger: by task and by person", note="dotted: plain sum", table=spent, linked=True,
             )  # fmt: skip
     with right:
@@ -243,13 +243,13 @@ def _composition(view: state.View) -> None:
     people = str(fields.segmented(view, "people", "Tasks that one person may be in", {name: name for name in PEOPLE}))
     table = pd.DataFrame(_by_tasks(tasks, int(people)), columns=["factorisation", "n_tasks", "noise"])
     figure_card.show(
-        figure_card.kept_builder(tokens.noise_against_tasks)(table, dark=is_dark()), provenance, key="noise",
+        figure_card.built(tokens.noise_against_tasks, table), provenance, key="noise",
         title="Must noise pile up over tasks?", table=table, linked=True,
         note="fresh noise adds up to √tasks × σ; remembered noise (square root, fitted) cancels in part",
     )  # fmt: skip
     raced = pd.DataFrame(_race(tasks, epsilon), columns=["attack", "after_task", "epsilon"]).assign(is_measured=False)
     figure_card.show(
-        figure_card.kept_builder(tokens.race)(raced, dark=is_dark()), provenance, key="race",
+        figure_card.built(tokens.race, raced), provenance, key="race",
         title="Who watches the stream, and who sees the last model",
         note="one person, in the first task; all releases together stay within the ε asked for", table=raced, linked=True,
     )  # fmt: skip
@@ -258,7 +258,7 @@ def _composition(view: state.View) -> None:
     rows = _by_rule(epsilon, calculators.DELTA, tasks, int(planned))
     table = pd.DataFrame(rows, columns=["rule", "after_task", "epsilon"])
     figure_card.show(
-        figure_card.kept_builder(tokens.spending)(table, dark=is_dark()), provenance, key="spending",
+        figure_card.built(tokens.spending, table), provenance, key="spending",
         title="Spending one ε when nobody knows how many tasks come", table=table, linked=True,
         note="the same people in every task, except where said; a filter stops before all releases exceed the ε",
     )  # fmt: skip

@@ -50,8 +50,7 @@ def page() -> None:
     view.values = {field: view[field] for field in _KEYS}
     if name is None:
         place = layout.heading("Questions", "What have runs answered?", notices=view.read.notices)
-        if refused := st.session_state.pop("refused", None):
-            st.error(plain(refused))
+        run_panel.draw_refusal()
         parts_questions.gallery(view)
     else:
         question = questions.of_preset(name)
@@ -92,8 +91,7 @@ def _links(view: state.View, question: questions.Question, name: str) -> None:
 
 def _answer(view: state.View, name: str) -> None:
     """Draws the verdict with its picture, and the runs behind it: those of this computer, else recorded ones."""
-    if refused := st.session_state.pop("refused", None):
-        st.error(plain(refused))
+    run_panel.draw_refusal()
     newest, found = parts_questions.sets().newest(name), questions.results(name, state.store())
     alone, is_going = parts_questions.alone(name), newest is not None and not newest.is_over
     if newest is not None and is_going:
@@ -207,8 +205,7 @@ def _moved(whole: Set) -> tuple[str, Result] | None:
     return next((one for one in finished if not one[1].accuracy.empty), None)
 
 
-@st.fragment(run_every=1.0)
-@state.guarded
+@state.each_second
 def _watch(set_id: str) -> None:
     """Draws a set under way, with the figures of its current run, refreshed every second; reruns the page as runs end."""
 

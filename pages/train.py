@@ -117,8 +117,7 @@ def _checked(values: train_form.Values) -> tuple[RunSpec | None, str | None]:
 def _answer(view: state.View, run: Run | None, spec: RunSpec | None, values: train_form.Values) -> None:
     """Draws the form's run, else what is known before it; the link gets budget and prediction rule of one that is over."""
     view.values |= {"focus": None, "rule": None}
-    if refused := st.session_state.pop("refused", None):
-        st.error(plain(refused))
+    run_panel.draw_refusal()
     if run is None:
         _before(view, spec, values)
         return
@@ -160,8 +159,7 @@ def _before(view: state.View, spec: RunSpec | None, values: train_form.Values) -
                 st.button("Back to that run", key="take-settings", on_click=view.go, args=(back,))
 
 
-@st.fragment(run_every=1.0)
-@state.guarded
+@state.each_second
 def _watch(run_id: str) -> None:
     """Draws an active run, refreshed every second; when it ends, reruns the page without a timer."""
     run = state.store().get(run_id)

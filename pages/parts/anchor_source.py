@@ -23,7 +23,7 @@ from dpcl_core.lessons import modes
 from dpcl_core.results import Result
 from dpcl_core.runs import frames
 from dpcl_core.spec import Cell
-from pages.parts import fields, figure_card, layout, link, state, text
+from pages.parts import fields, figure_card, layout, link, state
 
 Side = Literal["server", "client"]
 KINDS = {"exact": "each mode once", "fitted": "fitted by EM"}
@@ -280,8 +280,7 @@ def _map(result: Result, rounds: Sequence[Signatures], at: int, *, live: bool) -
     event = rounds[at]
     entries, prototypes = frames.entries([event]), frames.prototypes([event])
     within = figures.extent(frames.entries(rounds), frames.prototypes(rounds), "signature")
-    draw = figure_card.kept_builder(figures.on_map)
-    picture = draw(entries, prototypes, space="signature", within=within, dark=text.is_dark())
+    picture = figure_card.built(figures.on_map, entries, prototypes, space="signature", within=within)
     figure_card.show(
         picture, result.provenance, key="lists", title="Which list entry is which?",
         note=f"{_round_name(event, result)}; the simulator's view, not visible to the server", table=entries, live=live,

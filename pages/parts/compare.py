@@ -41,7 +41,6 @@ FIELDS: list[link.Field[Any]] = [
 
 def page(codec: link.Codec) -> None:
     """The view. `codec`: of the links of the page, which have `FIELDS`."""
-    state.store()
     view = state.View("runs", codec)
     linked = (*cast("tuple[str, ...]", view["runs"]), *st.session_state.get(view.key("runs"), ()))
     stored = _listed() | state.store().listed(linked)
@@ -147,9 +146,9 @@ def draw(view: state.View, run_ids: Sequence[str]) -> None:
         words = {"claimed": ", or ε only claimed", "replay": ", or ε of the replay alone"}
         kinds = dict.fromkeys(_standings(results).values()) if math.isfinite(chosen) else ()
         dashed = "".join(words.get(kind, "") for kind in kinds)
-        picture = figure_card.kept_builder(curves.compared_over_tasks)(
-            runs if math.isfinite(chosen) else [run._replace(standing="bound") for run in runs], score=_score(results),
-            n_tasks=max(result.n_tasks for result in results.values()), dark=text.is_dark(),
+        picture = figure_card.built(
+            curves.compared_over_tasks, runs if math.isfinite(chosen) else [run._replace(standing="bound") for run in runs],
+            score=_score(results), n_tasks=max(result.n_tasks for result in results.values()),
             references=comparison.shared_references([result.references for result in results.values()]),
         )  # fmt: skip
         figure_card.show(
@@ -236,8 +235,8 @@ def _intervals(results: dict[str, Result], drawn_as: str) -> str:
 
 def _trade_off(results: dict[str, Result]) -> None:
     frames = {letter: result.accuracy for letter, result in results.items()}
-    picture = figure_card.kept_builder(tradeoff.trade_off)(
-        _runs(results, frames), score=_score(results), dark=text.is_dark(),
+    picture = figure_card.built(
+        tradeoff.trade_off, _runs(results, frames), score=_score(results),
         references=comparison.shared_references([result.references for result in results.values()]),
     )  # fmt: skip
     figure_card.show(
@@ -286,9 +285,7 @@ def _pair(view: state.View, results: dict[str, Result]) -> None:
     means = (curves.mean_so_far(result.accuracy) for result in pair.values())  # of which the last task's are compared
     one, other = (of[of["after_task"] == of["after_task"].max()][["epsilon", "seed", "value"]] for of in means)
     n_tested = min((n for result in pair.values() if (n := result.references.n_tested) is not None), default=None)
-    picture = figure_card.kept_builder(statistics.paired_difference)(
-        one, other, names=(first, second), n_tested=n_tested, dark=text.is_dark()
-    )
+    picture = figure_card.built(statistics.paired_difference, one, other, names=(first, second), n_tested=n_tested)
     table = one.merge(other, on=["epsilon", "seed"], suffixes=(f"_{first}", f"_{second}"))
     anew = comparison.with_enough_seeds({letter: result.spec for letter, result in pair.items()})
     figure_card.show(

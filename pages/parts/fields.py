@@ -209,14 +209,9 @@ def select(
     return view.keep(name, choice(title, titles, start, draw, key=key or view.key(name), **looks))
 
 
-def segmented(
-    view: state.View, name: str, title: str, titles: Mapping[T, str], start: T | None = None, key: str | None = None,
-    **looks: Any,
-) -> T:  # fmt: skip
-    """The option chosen in a row of buttons of a link's field; as `select`, but for `start`, if it is one, and `key`."""
-    wanted = view[name] if start is None else start
-    key = key or view.key(name)
-    return view.keep(name, buttons(title, list(titles), wanted, titles.__getitem__, key=key, **looks))
+def segmented(view: state.View, name: str, title: str, titles: Mapping[T, str], **looks: Any) -> T:
+    """The same in a row of buttons."""
+    return select(view, name, title, titles, row, **looks)
 
 
 def buttons(title: str, options: Sequence[T], start: object, shown: Callable[[T], str], **looks: Any) -> T:
@@ -224,9 +219,12 @@ def buttons(title: str, options: Sequence[T], start: object, shown: Callable[[T]
 
     `looks`: what else `st.segmented_control` takes.
     """
-    default = cast(T, start) if start in options else options[0]
-    chosen: T = st.segmented_control(title, options, default=default, format_func=shown, required=True, **looks)
-    return chosen
+    return choice(title, {option: shown(option) for option in options}, start, row, **looks)
+
+
+def row(title: str, options: Sequence[Any], index: int, **looks: Any) -> Any:
+    """A row of buttons, called as a select box is."""
+    return st.segmented_control(title, options, default=options[index], required=True, **looks)
 
 
 # Numbers and switches of a link's field, bounded as in the link.

@@ -25,7 +25,7 @@ from dpcl_core.figures import matching as figures
 from dpcl_core.results import Result
 from dpcl_core.runs import frames
 from dpcl_core.spec import Cell, Params
-from pages.parts import anchor_source, fields, figure_card, layout, link, run_panel, state, text
+from pages.parts import anchor_source, fields, figure_card, layout, link, run_panel, state
 from pages.parts.anchor_source import Scene, Setup
 from pages.parts.text import WORDS, plain
 
@@ -58,19 +58,19 @@ def maps(view: state.View, scene: Scene) -> None:
         # The same axis ranges for every round, so that only the lists move.
         all_entries = entries if len(scene.rounds) == 1 else frames.entries(scene.rounds)
         every, by = (all_entries, frames.prototypes(scene.rounds)), cast("Literal['group', 'mode']", colour)
-        draw = partial(figure_card.kept_builder(figures.on_map), entries, prototypes, by=by, dark=text.is_dark())
-        drawn = {space: draw(space=space, within=figures.extent(*every, space)) for space in spaces}
+        pictures = []
         for place, space in zip(st.columns(len(spaces), gap="small"), spaces, strict=True):
+            within = figures.extent(*every, space)
+            pictures.append(figure_card.built(figures.on_map, entries, prototypes, by=by, space=space, within=within))
             with place:
                 if len(spaces) == 2:
                     st.caption("Signatures" if space == "signature" else "Means")
-                figure_card.drawing(drawn[space], f"map-{space}-{scene.key}")
+                figure_card.drawing(pictures[-1], f"map-{space}-{scene.key}")
         layout.await_paint()
         shares = dict(zip(("mean", "signature"), scene.now.shown, strict=True))
         axes = " and ".join(f"{100 * shares[space]:.0f} % of the variance of {MAPS[space]}" for space in spaces)
         st.caption(f"{_LEGEND} {axes}.")
-        first = drawn[spaces[0]]
-        figure_card.footer(first, scene.source, key="anchor-map", table=entries, linked=True, live=scene.is_live)
+        figure_card.footer(pictures[0], scene.source, key="anchor-map", table=entries, linked=True, live=scene.is_live)
     with right:
         bars(scene)
 
@@ -96,8 +96,7 @@ def bars(scene: Scene) -> None:
     rows = [(name, name == scene.now.matcher, value) for name, value in scene.agreement().items()]
     table = pd.DataFrame(rows, columns=["matcher", "is_own", "agreement"])
     scene.show(
-        figure_card.kept_builder(figures.matcher_bars)(table, dark=text.is_dark()), key="agreement",
-        title="Agreement with the truth",
+        figure_card.built(figures.matcher_bars, table), key="agreement", title="Agreement with the truth",
         note="same lists; 0: chance, 1: all right", table=table,
     )  # fmt: skip
     _subsample_caption(scene.now)
@@ -105,14 +104,14 @@ def bars(scene: Scene) -> None:
 
 def margins(scene: Scene) -> None:
     """Draws the margin of each match and, where it is defined, its regret."""
-    entries, dark = scene.entries, text.is_dark()
+    entries = scene.entries
     scene.show(
-        figure_card.kept_builder(figures.margins)(entries, dark=dark), key="margins", title="How sure is each match?",
+        figure_card.built(figures.margins, entries), key="margins", title="How sure is each match?",
         note="hollow, below the dotted line: the second group is nearly as close", table=entries,
     )  # fmt: skip
     if entries["regret"].notna().any():
         scene.show(
-            figure_card.kept_builder(figures.margins)(entries, regret=True, dark=dark), key="regrets",
+            figure_card.built(figures.margins, entries, regret=True), key="regrets",
             title="What would another group cost?", note="extra cost without this group, relative to its list's cost",
         )  # fmt: skip
 
@@ -121,7 +120,7 @@ def confusion(scene: Scene) -> None:
     """Draws the table of groups against true modes."""
     entries = scene.entries
     names = scene.now.mode_names or tuple(f"mode {mode + 1}" for mode in range(max(scene.now.entries.mode, default=-1) + 1))
-    picture = figures.confusion(entries, scene.now.prototypes.name, names, dark=text.is_dark())
+    picture = figure_card.built(figures.confusion, entries, scene.now.prototypes.name, names)
     table: pd.DataFrame = entries.groupby(["mode", "name"], as_index=False).size()
     note = "entries; only the simulator knows the truth"
     scene.show(picture, key="confusion", title="Matched and true", note=note, table=table)
@@ -135,7 +134,7 @@ def by_noise(scene: Scene, chosen: float | None) -> None:
         return
     table = frames.agreement([swept])
     scene.show(
-        figures.agreement_by_noise(table, swept.demanded, chosen=chosen, dark=text.is_dark()), key="by-noise",
+        figure_card.built(figures.agreement_by_noise, table, swept.demanded, chosen=chosen), key="by-noise",
         title="Agreement against noise", note="dashed: noise that ε requires, by who is trusted", table=table,
     )  # fmt: skip
     st.caption(WORDS["anchor_pictures"]["by_noise"])
@@ -150,7 +149,7 @@ def anchors(scene: Scene) -> None:
         return
     table = frames.anchors([scored])
     scene.show(
-        curves.diagnostics(table, chosen=scene.m, dark=text.is_dark()), key="anchor-scores", title="What more anchors buy",
+        figure_card.built(curves.diagnostics, table, chosen=scene.m), key="anchor-scores", title="What more anchors buy",
         note="gaps in standard deviations of a signature", table=table,
     )  # fmt: skip
     st.caption(WORDS["anchor_pictures"]["anchors"])
@@ -161,7 +160,7 @@ def signal(scene: Scene) -> None:
     """Draws the length of the signal against the length of the noise, for each released statistic."""
     table = frames.statistics([scene.now])
     scene.show(
-        curves.signal_and_noise(table, dark=text.is_dark()), key="signal", title="Signal against noise",
+        figure_card.built(curves.signal_and_noise, table), key="signal", title="Signal against noise",
         note="lengths, logarithmic", table=table,
     )  # fmt: skip
 

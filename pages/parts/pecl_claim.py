@@ -17,7 +17,7 @@ from dpcl_core.privacy import audit_bounds, text_mechanisms
 from dpcl_core.privacy.statement import guarantee_words, odds, shown_number, standing
 from dpcl_core.runs import administration
 from dpcl_core.spec import RunSpec
-from pages.parts import fields, figure_card, layout, link, state, text
+from pages.parts import fields, figure_card, layout, link, state
 from pages.parts.claim_calculator import TRIALS, UNBOUNDED, ClaimSection, attacks, rounded_down
 from pages.parts.text import WORDS, plain
 
@@ -238,7 +238,7 @@ def _curves(inputs: Inputs) -> None:
         name: [text_mechanisms.true_epsilon(text_mechanisms.printed_ratio(one, delta), delta, count) for one in nominal]
         for name, count in costs.items()
     }
-    picture = tokens.true_costs(nominal, true, chosen=epsilon, dark=text.is_dark())
+    picture = figure_card.built(tokens.true_costs, nominal, true, chosen=epsilon)
     figure_card.show(
         picture, Provenance("computed", None, "PeCL as published, Eq. 5", delta=delta), key="token-curves",
         title="Nominal and true", linked=True,
@@ -247,11 +247,10 @@ def _curves(inputs: Inputs) -> None:
 
 def _level(view: state.View, inputs: Inputs) -> None:
     """Draws what the noise level reveals if both embeddings are equal."""
-    epsilon, delta, start = inputs.epsilon, inputs.delta, cast(int, view["t_width"])
+    epsilon, delta = inputs.epsilon, inputs.delta
     with layout.card("token-level", "**The noise level alone reveals the token**"):
-        options, key = sorted({64, 128, 768, 4096, start}), view.key("t_width")
-        width = st.segmented_control("Values of an embedding, d", options, default=start, required=True, key=key)
-        view.values["t_width"] = width
+        options = {n: str(n) for n in sorted({64, 128, 768, 4096, cast(int, view["t_width"])})}
+        width = fields.segmented(view, "t_width", "Values of an embedding, d", options)
         rows = []
         for factor in (1.01, 1.1, 1.2, 2.0):
             first, second = (text_mechanisms.printed_ratio(one, delta) for one in (epsilon, factor * epsilon))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, cast
@@ -210,8 +210,12 @@ def _needed(view: state.View, states: dict[str, State]) -> None:
         st.info(comparison.NO_BOUND)
         return
     runs = {name: comparison.Budgets(source.finals) for name, source in sources.items()}
-    colours = [theme.colour_of_series(index, text.is_dark()) for index, name in enumerate(states) if name in sources]
-    comparison.panel(view, runs, colours=colours, provenance=_provenance(states))
+    comparison.panel(view, runs, colours=_colours(states, sources), provenance=_provenance(states))
+
+
+def _colours(states: dict[str, State], shown: Container[str]) -> list[str]:
+    """The colours of the states that are shown."""
+    return [theme.colour_of_series(index, text.is_dark()) for index, name in enumerate(states) if name in shown]
 
 
 def _curves(key: Literal["accuracy", "forgetting"], states: dict[str, State], now: State) -> Drawn:
@@ -220,7 +224,6 @@ def _curves(key: Literal["accuracy", "forgetting"], states: dict[str, State], no
     more: dict[str, Any] = {}
     if key == "accuracy":
         more["references"] = known[0] if all(one == known[0] for one in known) else None
-    dark = text.is_dark()
     series = {name: one.source.frame(one.epsilon) for name, one in states.items()}
     if len(states) == 1:
         frames = list(series.values())
@@ -228,25 +231,21 @@ def _curves(key: Literal["accuracy", "forgetting"], states: dict[str, State], no
             frames.append(now.source.frame(math.inf))
         frame = pd.concat(frames, ignore_index=True)
         alone = curves.accuracy_over_tasks if key == "accuracy" else curves.forgetting_over_tasks
-        look = {"n_tasks": now.source.n_tasks, "labels": now.source.labels, "dark": dark, **more}
-        picture = figure_card.kept_builder(alone)(frame, **look)
+        picture = figure_card.built(alone, frame, n_tasks=now.source.n_tasks, labels=now.source.labels, **more)
     else:
         frame = pd.concat([rows.assign(state=states[name].name) for name, rows in series.items()], ignore_index=True)
-        runs = [
-            curves.Series(name, series[name], theme.colour_of_series(index, dark), one.source.labels)
-            for index, (name, one) in enumerate(states.items())
-        ]
-        compared = figure_card.kept_builder(curves.compared_over_tasks)
-        picture = compared(runs, n_tasks=max(one.source.n_tasks for one in states.values()), of=key, dark=dark, **more)
+        rows = zip(series.items(), _colours(states, states), strict=True)
+        runs = [curves.Series(name, of, colour, states[name].source.labels) for (name, of), colour in rows]
+        n_tasks = max(one.source.n_tasks for one in states.values())
+        picture = figure_card.built(curves.compared_over_tasks, runs, n_tasks=n_tasks, of=key, **more)
     return picture, states, key, frame
 
 
 def _classes(states: dict[str, State], now: State) -> Drawn:
     accuracies = {name: one.source.class_accuracies(one.epsilon) for name, one in states.items()}
     known = {name: values for name, values in accuracies.items() if values is not None}
-    colours = [theme.colour_of_series(index, text.is_dark()) for index, name in enumerate(states) if name in known]
     classes = next((states[name].source.classes for name in known), ())
-    picture = curves.class_bars(known, classes, colours=colours, dark=text.is_dark())
+    picture = curves.class_bars(known, classes, colours=_colours(states, known), dark=text.is_dark())
     rows = [
         (states[name].name, seed, label, float(value))
         for name, values in known.items()

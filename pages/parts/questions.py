@@ -268,11 +268,11 @@ def paper_view(view: state.View, question: questions.Question, size: Size) -> No
     references = comparison.references_beside(form, metric)
     n_doubtful = sum(row.is_doubtful for row in found.of_metric(metric))
     note = f"{form.paper.title}, {experiment.place}" if experiment.table else _NO_TABLE[experiment.is_ours]
-    draw = figure_card.kept_builder(reproduction.published_and_ours)
+    note += f"; not drawn: {counted(n_doubtful, 'doubtful number')}" if n_doubtful else ""
+    picture = figure_card.built(reproduction.published_and_ours, frame, what=titles[metric], references=references)
     figure_card.show(
-        draw(frame, what=titles[metric], references=references, dark=text.is_dark()), found.provenance(),
-        key="reproduction", title=f"{experiment.title}: {titles[metric]}", table=frame, linked=True,
-        note=note + (f"; not drawn: {counted(n_doubtful, 'doubtful number')}" if n_doubtful else ""),
+        picture, found.provenance(), key="reproduction", title=f"{experiment.title}: {titles[metric]}", note=note,
+        table=frame, linked=True,
     )  # fmt: skip
     _figures(key, found)
     _claims(found)
@@ -418,7 +418,7 @@ def earlier(found: report.PaperSide) -> None:
         st.caption("The workshop version prints forgetting as a share; here it is in percent.")
     frame = report.members(found.form.runs)
     figure_card.show(
-        statistics.members_and_ensemble(frame, dark=text.is_dark()), found.provenance(), key="members",
+        figure_card.built(statistics.members_and_ensemble, frame), found.provenance(), key="members",
         title="Single members and the ensemble", table=frame, linked=True,
         note="The workshop version states for its Figure A.1, a plot without numbers: single members are better without "
         "noise than with it, and their ensemble is not.",

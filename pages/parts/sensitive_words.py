@@ -85,22 +85,19 @@ def _dials(view: state.View, usual: Dials) -> Dials:
     """Draws the settings that the explorer has no slider for, and the releases; returns the settings to start from."""
     start = {name: getattr(usual, name) if view[name] is None else view[name] for name in _NAMES}
     number = {name: float(str(start[name])) for name in _NAMES if name != "loss"}
+    keys = {name: view.key(f"{name}-{value}") for name, value in (start | number).items()}
     with st.expander("More of the method"):
-        alpha = st.slider(
-            "α: surprise against commonness", 0.0, 1.0, number["alpha"], 0.05, key=view.key(f"alpha-{number['alpha']}"),
-            help="1: Score1 alone. 0: Score2 alone. Published: 0.5.",
-        )  # fmt: skip
+        about = "1: Score1 alone. 0: Score2 alone. Published: 0.5."
+        alpha = st.slider("α: surprise against commonness", 0.0, 1.0, number["alpha"], 0.05, key=keys["alpha"], help=about)
         lower = st.select_slider(
             "Nominal ε of the most sensitive token (no guarantee)", sorted({*BUDGETS, number["lower"]}), number["lower"],
-            key=view.key(f"lower-{number['lower']}"), format_func=lambda each: f"{each:g}", help="Published: 1.",
+            key=keys["lower"], format_func=lambda each: f"{each:g}", help="Published: 1.",
         )  # fmt: skip
         strength = st.number_input(
-            "λ: strength of unlearning", 0.0, 100.0, number["strength"], key=view.key(f"strength-{number['strength']}"),
-            help="Published: 1.",
-        )  # fmt: skip
+            "λ: strength of unlearning", 0.0, 100.0, number["strength"], key=keys["strength"], help="Published: 1."
+        )
         losses = {"answer": "the label only", "full": "text and label"}
-        key = view.key(f"loss-{start['loss']}")
-        learned = fields.segmented(view, "loss", "What is learned", losses, start=str(start["loss"]), key=key)
+        learned = fields.segmented(view, "loss", "What is learned", losses, start=str(start["loss"]), key=keys["loss"])
         view.values["releases"] = st.select_slider(
             "Releases of each token (epochs with fresh noise)", sorted({*token_heat.RELEASES, int(str(view["releases"]))}),
             int(str(view["releases"])), key=view.key("releases"),

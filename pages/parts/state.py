@@ -204,16 +204,8 @@ def store() -> Store:
 
 
 def whole_store() -> Store:
-    """The store with everything in it, for the administrator alone."""
+    """The store with everything in it, for the administrator and for rooms. Raises StoreTrouble if there is none."""
     return _store(place=_place())
-
-
-def store_if_any() -> Store | None:
-    """The store, or None if it cannot be opened, for pages that can do without."""
-    try:
-        return _store(place=_place())
-    except StoreTrouble:
-        return None
 
 
 def executor() -> LocalExecutor:
@@ -243,6 +235,11 @@ def guarded(draw: Callable[P, None]) -> Callable[P, None]:
             st.error(plain(f"{str(error).rstrip('.')}. {_GO_ON}" if goes_on else str(error)))
 
     return drawn
+
+
+def each_second(draw: Callable[P, None]) -> Callable[P, None]:
+    """Wraps a part of a page that is drawn again every second by itself, guarded."""
+    return st.fragment(guarded(draw), run_every=1.0)
 
 
 def where() -> tuple[str, str, str]:
