@@ -104,6 +104,11 @@ class Result:
         """The event that opened the stream; None before that."""
         return next(of_kind(self.events, Started), None)
 
+    def task_name(self, task: int) -> str:
+        """A task by its number from 1, with its name where it has one."""
+        names = self.started.task_names if self.started is not None else ()
+        return f"task {task + 1}" + (f", {names[task]}" if task < len(names) else "")
+
     @property
     def n_tasks(self) -> int:
         """Number of tasks; 1 before the stream is open."""

@@ -63,14 +63,14 @@ CODEC = link.Codec(*_fields())
 def page() -> None:
     """The page."""
     opened = layout.open_view(VIEWS)
-    view = View("lessons", lambda _: CODEC, start=lambda: {"l": text.NAMES[0]})
+    view = View("lessons", CODEC, start=lambda: {"l": text.NAMES[0]})
     linked = str(view["lesson"])
     notices, n_steps = list(view.read.notices), len(text.load(linked).steps)
     if (cast("int | None", view["step"]) or 1) > n_steps:
         notices.append(f"The link asks for step {view['step']}; this lesson has {n_steps}. Showing the last one.")
     place = layout.heading("Lessons", text.PUBLIC, notices=notices)
     if opened == "edges":
-        view.commit(view.read.values, CODEC)  # the lessons stay where they were
+        view.commit()  # the lessons stay where they were
         # A fold for each pitfall. `view`: the page's, which leads to the lesson that teaches it.
         columns, edges = st.columns(2), text.edges()
         for number, edge in enumerate(edges, start=1):
@@ -99,7 +99,8 @@ def _lessons(view: View, linked: str) -> None:
             _step(state, lesson)
         with above:
             lesson_stage.strip(lesson.steps[state.progress.step])
-    view.commit(state.values(), CODEC)
+    view.values = state.values()
+    view.commit()
     with side:
         # The list of open steps with their ticks; a press goes to a step.
         with st.container(key="lesson-steps", gap=None):
@@ -155,17 +156,15 @@ class _State:
 
     def values(self) -> dict[str, object]:
         """All values of the link, with other lessons in their last state."""
-        fields: dict[str, object] = {"lesson": self.name, "step": self.progress.step + 1}
-        fields |= {"first": self.first + 1 if self.first else None, "alone": self.view["alone"], "hide": self.view["hide"]}
+        fields = {**self.view.values, "lesson": self.name, "step": self.progress.step + 1}
+        fields["first"] = self.first + 1 if self.first else None
         for name in text.NAMES:
             progress: Progress | None = st.session_state.get(self.view.key(f"{name}-progress"))
-            if progress is None:  # not opened since the link was followed
-                fields |= {key: value for key, value in self.view.read.values.items() if key.startswith(f"{name}:")}
-                continue
-            predicted = {place: choice + 1 for place, choice in progress.predictions.items()}
-            choices = tuple(map(predicted.get, range(max(predicted, default=-1) + 1)))
-            fields |= {f"{name}:done": tuple(sorted(step + 1 for step in progress.done)), f"{name}:predictions": choices}
-            fields |= {f"{name}:{control}": value for control, value in progress.values.items()}
+            if progress is not None:  # opened since the link was followed
+                predicted = {place: choice + 1 for place, choice in progress.predictions.items()}
+                choices = tuple(map(predicted.get, range(max(predicted, default=-1) + 1)))
+                fields |= {f"{name}:done": tuple(sorted(step + 1 for step in progress.done)), f"{name}:predictions": choices}
+                fields |= {f"{name}:{control}": value for control, value in progress.values.items()}
         return fields
 
 
@@ -212,7 +211,8 @@ def _step(state: _State, lesson: Lesson) -> None:
     def settle() -> None:
         if not was_done or st.session_state.get(_FOR_TEACHERS):  # the list of steps gets a tick, the class another link
             st.rerun()
-        state.view.commit(state.values(), CODEC)
+        state.view.values = state.values()
+        state.view.commit()
 
     layout.draw_apart(lambda: _done(state, stage), settle)
     is_last = place + 1 == state.n_steps

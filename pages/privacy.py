@@ -21,7 +21,7 @@ from dpcl_core.results import Result
 from dpcl_core.spec import Adjacency
 from pages.parts import claim_calculator, cslr_claim, fields, figure_card, layout, lifelong_claims, link, pecl_claim, state
 from pages.parts.layout import actions, heading
-from pages.parts.text import WORDS, is_dark, labelled, plain
+from pages.parts.text import WORDS, labelled, plain
 from pages.parts.tuning_panel import audit_panel
 
 CLAIMS = (lifelong_claims.CLAIM, pecl_claim.CLAIM, cslr_claim.CLAIM)
@@ -49,23 +49,23 @@ CODEC = link.Codec(
 
 def page() -> None:
     """The page."""
-    view = state.View("privacy", lambda _: CODEC)
+    view = state.View("privacy", CODEC)
     result, run_notices = _linked_result(view)
     place = heading("Privacy", "What is protected, and what does ε promise?", notices=[*view.read.notices, *run_notices])
-    values, guarantee = _statement(view, result)
+    guarantee = _statement(view, result)
     own_claim = _claim(guarantee) if statement.is_nominal(guarantee) else None
     for claim in CLAIMS:
         given, flag = guarantee if claim is own_claim else None, claim.fields[0].name
         is_open = bool(view[flag]) or given is not None
         box = st.expander(claim.title, expanded=is_open, key=view.key(flag), on_change="rerun")
-        values |= {field.name: view[field.name] for field in claim.fields} | {flag: bool(box.open)}
+        view.values[flag] = bool(box.open)
         if box.open:  # its inside is drawn only then
             with box:
                 st.markdown(claim.about)
-                values |= claim.body(view, given)
+                claim.body(view, given)
     left, right = st.columns(2)
     with right:
-        values |= _composition(view)
+        _composition(view)
         claim_calculator.leak()
     with left:
         above = st.container()
@@ -79,8 +79,8 @@ def page() -> None:
                     st.error(plain(labelled(refused, calculators.LABELS)))
                 except ValueError as unaccountable:  # one sentence, too
                     st.error(plain(str(unaccountable)))
-    values |= {f"in_{name}": getattr(asked, name) for name in _GIVEN} | {name: getattr(asked, name) for name in _CHOSEN}
-    view.commit(values, CODEC)
+    view.values |= {f"in_{name}": getattr(asked, name) for name in _GIVEN} | {name: getattr(asked, name) for name in _CHOSEN}
+    view.commit()
     actions(place, is_shared=True, help_text=WORDS["privacy"]["help"], view=view)
 
 
@@ -102,18 +102,19 @@ def _linked_result(view: state.View) -> tuple[Result, list[str]]:
     return result, []
 
 
-def _statement(view: state.View, result: Result) -> tuple[dict[str, object], Guarantee]:
-    """Draws the choice of a run and an ε, and its statement and ledger; returns the link values and the guarantee."""
+def _statement(view: state.View, result: Result) -> Guarantee:
+    """Draws the choice of a run and an ε, and its statement and ledger; returns the guarantee."""
     guarantees = result.guarantees
     runs: dict[str | None, str] = {None: "Example: digits, five tasks"}
     runs |= {run.id: run.name for run in state.store().list_runs(200, states=("finished",))}
     runs.setdefault(result.run_id, result.name)
     budgets = sorted(guarantees)
     with st.container(key="privacy-choice", horizontal=True, vertical_alignment="bottom", gap="small"):
-        run = fields.select(view, "run", "Statement of", runs, width=340)
+        fields.select(view, "run", "Statement of", runs, width=340)
         start = None if view["epsilon"] in guarantees else _middle(budgets)
         labels, key = {each: epsilon_label(each, result.standing) for each in budgets}, view.key(f"epsilon-{result.run_id}")
         chosen = fields.segmented(view, "epsilon", "Requested ε", labels, start=start, key=key)
+        view.values["epsilon"] = None if chosen == _middle(budgets) else chosen
     pecl_claim.privacy_bar(guarantees, chosen=chosen, more=False)
     pecl_claim.looks(result.spec.data.dataset)
     words = statement.guarantee_words(guarantees[chosen])
@@ -128,7 +129,7 @@ def _statement(view: state.View, result: Result) -> tuple[dict[str, object], Gua
         spent = _spent(result, chosen)
         if not spent.empty:
             figure_card.show(
-                figure_card.kept_builder(tokens.ledger)(spent, dark=is_dark()), result.provenance, key="ledger",
+                figure_card.built(tokens.ledger, spent), result.provenance, key="ledger",
                 title="Ledger: by task and by person", note="dotted: plain sum", table=spent, linked=True,
             )  # fmt: skip
     with right:
@@ -151,7 +152,7 @@ def _statement(view: state.View, result: Result) -> tuple[dict[str, object], Gua
                 claim_calculator.draw_results(question)
         if result.run_id is not None:
             audit_panel(state.store().get(result.run_id), always=True)
-    return {"run": run, "epsilon": None if chosen == _middle(budgets) else chosen}, guarantees[chosen]
+    return guarantees[chosen]
 
 
 def _middle(budgets: list[float]) -> float:
@@ -232,22 +233,23 @@ def _by_losses(asked: calculators.Question) -> None:
         claim_calculator.draw_results(claim_calculator.Question(rate, steps, answer.delta, adjacency, sigma=answer.sigma))
 
 
-def _composition(view: state.View) -> dict[str, object]:
+def _composition(view: state.View) -> None:
     with layout.card("composition"):
         asked = _asked(view, "tasks")
     tasks, epsilon = asked.tasks, asked.task_epsilon
+    view.values |= {"tasks": tasks, "task_epsilon": epsilon}
     provenance = Provenance("computed", None, "DP cosine classifier", epsilons=(epsilon,), delta=calculators.DELTA)
     # The noise against the number of tasks.
     people = str(fields.segmented(view, "people", "Tasks that one person may be in", {name: name for name in PEOPLE}))
     table = pd.DataFrame(_by_tasks(tasks, int(people)), columns=["factorisation", "n_tasks", "noise"])
     figure_card.show(
-        figure_card.kept_builder(tokens.noise_against_tasks)(table, dark=is_dark()), provenance, key="noise",
+        figure_card.built(tokens.noise_against_tasks, table), provenance, key="noise",
         title="Must noise pile up over tasks?", table=table, linked=True,
         note="fresh noise adds up to √tasks × σ; remembered noise (square root, fitted) cancels in part",
     )  # fmt: skip
     raced = pd.DataFrame(_race(tasks, epsilon), columns=["attack", "after_task", "epsilon"]).assign(is_measured=False)
     figure_card.show(
-        figure_card.kept_builder(tokens.race)(raced, dark=is_dark()), provenance, key="race",
+        figure_card.built(tokens.race, raced), provenance, key="race",
         title="Who watches the stream, and who sees the last model",
         note="one person, in the first task; all releases together stay within the ε asked for", table=raced, linked=True,
     )  # fmt: skip
@@ -256,11 +258,10 @@ def _composition(view: state.View) -> dict[str, object]:
     rows = _by_rule(epsilon, calculators.DELTA, tasks, int(planned))
     table = pd.DataFrame(rows, columns=["rule", "after_task", "epsilon"])
     figure_card.show(
-        figure_card.kept_builder(tokens.spending)(table, dark=is_dark()), provenance, key="spending",
+        figure_card.built(tokens.spending, table), provenance, key="spending",
         title="Spending one ε when nobody knows how many tasks come", table=table, linked=True,
         note="the same people in every task, except where said; a filter stops before all releases exceed the ε",
     )  # fmt: skip
-    return {"tasks": tasks, "task_epsilon": epsilon, "people": people, "planned": planned}
 
 
 _kept = st.cache_data(max_entries=64, show_spinner=False)

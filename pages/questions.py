@@ -45,23 +45,23 @@ CODEC = link.Codec(
 def page() -> None:
     """The page."""
     state.store()
-    view = state.View("questions", lambda _: CODEC)
+    view = state.View("questions", CODEC)
     name = _asked(view)
-    kept = {field: view[field] for field in _KEYS}
+    view.values = {field: view[field] for field in _KEYS}
     if name is None:
         place = layout.heading("Questions", "What have runs answered?", notices=view.read.notices)
-        if refused := st.session_state.pop("refused", None):
-            st.error(plain(refused))
-        view.commit(parts_questions.gallery(view), CODEC)
+        run_panel.draw_refusal()
+        parts_questions.gallery(view)
     else:
         question = questions.of_preset(name)
         place = layout.heading(question.asked, presets.about(name).question, notices=view.read.notices)
-        shown, metric = _links(view, question, name), view["metric"]
-        if shown == "paper":
-            metric = parts_questions.paper_view(view, question, question.size_of(name))
+        view.values |= {"question": name, "view": "answer", "metric": view["metric"]}
+        _links(view, question, name)
+        if view.values["view"] == "paper":
+            parts_questions.paper_view(view, question, question.size_of(name))
         else:
             _answer(view, name)
-        view.commit({"question": name, **kept, "view": shown, "metric": metric}, CODEC)
+    view.commit()
     layout.actions(place, is_shared=True, help_text=WORDS["questions"]["help"])
 
 
@@ -75,8 +75,8 @@ def _asked(view: state.View) -> str | None:
     return experiment.preset(size)
 
 
-def _links(view: state.View, question: questions.Question, name: str) -> str:
-    """Draws the way back to all questions, the choice of form and the choice of view, which it returns."""
+def _links(view: state.View, question: questions.Question, name: str) -> None:
+    """Draws the way back to all questions, the choice of form and the choice of view."""
     kept = {key: str(view[field]) for field, key in _KEYS.items() if view[field]}
     durations = questions.durations([form.name for form in question.forms.values()], state.store())
     with st.container(key="question-row", horizontal=True, vertical_alignment="center", gap="small"):
@@ -85,15 +85,13 @@ def _links(view: state.View, question: questions.Question, name: str) -> str:
             label = f"{text.capital(parts_questions.FORMS[size])}: {parts_questions.in_short(durations[form.name])}"
             target = {"v": "1", "question": form.name, **kept, **({"w": "paper"} if view["view"] == "paper" else {})}
             st.page_link("pages/questions.py", label=label, query_params=view.linked(target), disabled=form.name == name)
-        if question.paper is None:
-            return "answer"
-        return str(fields.segmented(view, "view", "View", VIEWS, label_visibility="collapsed"))
+        if question.paper is not None:
+            fields.segmented(view, "view", "View", VIEWS, label_visibility="collapsed")
 
 
 def _answer(view: state.View, name: str) -> None:
     """Draws the verdict with its picture, and the runs behind it: those of this computer, else recorded ones."""
-    if refused := st.session_state.pop("refused", None):
-        st.error(plain(refused))
+    run_panel.draw_refusal()
     newest, found = parts_questions.sets().newest(name), questions.results(name, state.store())
     alone, is_going = parts_questions.alone(name), newest is not None and not newest.is_over
     if newest is not None and is_going:
@@ -207,8 +205,7 @@ def _moved(whole: Set) -> tuple[str, Result] | None:
     return next((one for one in finished if not one[1].accuracy.empty), None)
 
 
-@st.fragment(run_every=1.0)
-@state.guarded
+@state.each_second
 def _watch(set_id: str) -> None:
     """Draws a set under way, with the figures of its current run, refreshed every second; reruns the page as runs end."""
 

@@ -80,7 +80,7 @@ def page() -> None:
         compare.page(CODEC)
         return
     store = state.store()
-    view = state.View("runs", lambda _: CODEC)
+    view = state.View("runs", CODEC)
     counts = store.n_listed()
     notices = list(view.read.notices)
     # The runs that the link names, which the list has however many are newer.
@@ -103,7 +103,7 @@ def page() -> None:
             st.page_link("pages/train.py", label="Start a run")
         _trash()
         return
-    values = {**_controls(view, counts), **compare.NOTHING}
+    _controls(view, counts)
     # One line per device: the current run or tuning, and the number of waiting ones.
     busy = {run.device: run for run in reversed(store.unfinished()) if run.status != "queued"}
     for device, (n_active, waiting) in store.queues().items():
@@ -112,10 +112,9 @@ def page() -> None:
             what = f"{run.status} “{plain(run.name)}”"
         st.caption(f"Queue on {device}: {what}; {waiting} waiting.")
     is_active = _is_active(counts)
-    st.fragment(state.guarded(_list), run_every=2.0 if is_active else None)(values, linked, is_active)
-    if compared := cast("tuple[str, ...]", st.session_state[_COMPARED]):
-        values |= compare.draw(view, compared)
-    view.commit({**values, "runs": compared}, CODEC)
+    st.fragment(state.guarded(_list), run_every=2.0 if is_active else None)(view.values, linked, is_active)
+    compare.draw(view, cast("tuple[str, ...]", st.session_state[_COMPARED]))
+    view.commit()
     _trash()
 
 
@@ -123,7 +122,7 @@ def _is_active(counts: Mapping[Status, int]) -> bool:
     return not counts.keys() <= {*get_args(End)}
 
 
-def _controls(view: state.View, counts: Mapping[Status, int]) -> dict[str, object]:
+def _controls(view: state.View, counts: Mapping[Status, int]) -> None:
     start = cast("tuple[Status, ...]", view["status"])
     kept = (*start, *st.session_state.get(view.key("status"), ()))  # also after the last run of a chosen state has gone
     with st.container(key="runs-controls", horizontal=True, vertical_alignment="bottom", gap="small"):
@@ -132,12 +131,9 @@ def _controls(view: state.View, counts: Mapping[Status, int]) -> dict[str, objec
             format_func=lambda name: f"{name} ({counts.get(name, 0)})", key=view.key("status"),
             help="Nothing chosen: all states.",
         )  # fmt: skip
-        sort = fields.select(view, "sort", "Order", SORTS, width=210)
-        search = st.text_input(
-            "Search", str(view["search"]), key=view.key("search"), placeholder=fields.PLACEHOLDER, max_chars=60,
-            width=240, help=fields.HELP,
-        )  # fmt: skip
-    return {"status": tuple(picked), "sort": sort, "search": search, "run": view["run"]}
+        view.values["status"] = tuple(picked)
+        fields.select(view, "sort", "Order", SORTS, width=210)
+        view.keep("search", fields.search(view.key("search"), str(view["search"])))
 
 
 def _list(values: dict[str, object], linked: tuple[str, ...], was_active: bool) -> None:

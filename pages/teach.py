@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
-
 import streamlit as st
 
 from dpcl_core.elements import element
@@ -26,19 +23,20 @@ def page() -> None:
     """The page."""
     name = layout.open_view(VIEWS)
     of, codec = ("classroom", ROOM_CODEC) if name == "classroom" else ("teach", lesson_stage.CODEC)
-    view = state.View(of, lambda _: codec)
+    view = state.View(of, codec)
     question, draw = {
         "exercises": ("Can you work it out yourself?", _exercises),
         "plan": ("What does a class need, and what has it handed in?", _for_teachers),
         "classroom": ("What does everybody think, and what did everybody find?", _classroom),
     }[name]
     place = layout.heading("Teach", question, notices=view.read.notices)
-    view.commit(draw(view), codec)
+    draw(view)
+    view.commit()
     layout.actions(place, is_shared=True, help_text=WORDS["teach"][f"help_{name}"])
 
 
-def _exercises(view: state.View) -> dict[str, object]:
-    """Draws the exercises of a part; returns what the link carries."""
+def _exercises(view: state.View) -> None:
+    """Draws the exercises of a part."""
     of_part, of_name = st.columns(2)
     with of_part:
         part = lesson_stage.draw_choice(view)
@@ -54,7 +52,6 @@ def _exercises(view: state.View) -> dict[str, object]:
         st.markdown(f"Enter a name: the questions get numbers of your own. With *{_EXAMPLE}* they begin:")
         with layout.card("exercise-example"), st.spinner("Drawing its numbers ..."):
             layout.markdown("\n".join(f"1. {one.ask}" for one in exercises.sheet(part, _EXAMPLE)[:3]))
-    return {"part": number}
 
 
 def _sheet(part: str, number: int, name: str) -> None:
@@ -90,11 +87,10 @@ def _sheet(part: str, number: int, name: str) -> None:
         st.code(exercises.sealed(exercises.Handed(name, number, right)), language=None, wrap_lines=True)
 
 
-def _for_teachers(view: state.View) -> dict[str, object]:
-    """Draws a part's notes, plan and handout, or the codes handed in; returns what the link carries."""
+def _for_teachers(view: state.View) -> None:
+    """Draws a part's notes, plan and handout, or the codes handed in."""
     part = lesson_stage.draw_choice(view, width=420)
     layout.views({"Plan": lambda: _plan(part, lesson_stage.number(part)), "Codes": _codes}, "teacher-views")
-    return {"part": lesson_stage.number(part)}
 
 
 def _plan(part: str, number: int) -> None:
@@ -170,16 +166,15 @@ def _row(code: str) -> tuple[str, ...]:
 
 def _written(rows: list[tuple[str, ...]]) -> str:
     """The table as CSV; what was pasted and is no code may be a formula, and then begins with an apostrophe."""
-    written = io.StringIO()
-    csv.writer(written).writerows([HEADS, *((name if name[:1].isalnum() else f"'{name}", *of) for name, *of in rows)])
-    return written.getvalue()
+    import pandas as pd
+
+    safe = [(name if name[:1].isalnum() else f"'{name}", *of) for name, *of in rows]
+    return str(pd.DataFrame(safe, columns=HEADS).to_csv(index=False, lineterminator="\r\n"))
 
 
-def _classroom(view: state.View) -> dict[str, object]:
-    """Draws a room, or the ways into one; returns what the link carries."""
-    draw = _room if (code := str(view["room"])) else _door
-    draw(view)
-    return {"room": code}
+def _classroom(view: state.View) -> None:
+    """Draws a room, or the ways into one."""
+    (_room if view["room"] else _door)(view)
 
 
 def _door(view: state.View) -> None:

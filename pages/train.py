@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
 from typing import cast
@@ -19,7 +18,6 @@ from pages.parts import layout, link, pecl_claim, run_panel, settings_form, star
 from pages.parts.fields import linked_run
 from pages.parts.text import WORDS, plain
 
-_USUAL: Mapping[str, object] = {"focus": None, "rule": None}
 _LEFT = "train-left-run"  # session key: the run that the form was changed away from
 
 
@@ -28,7 +26,7 @@ def page() -> None:
     """The page."""
     state.store()  # reports a store that cannot be opened before anything is drawn
     _apply_pending()
-    view = state.View("train", train_form.codec_for, start=lambda: start_box.question_link(presets.names()[0]))
+    view = state.View("train", train_form.CODEC, start=lambda: start_box.question_link(presets.names()[0]))
     linked, run_notices = linked_run(view)
     place = layout.heading("Train", "What happens when I run it for real?", notices=[*view.read.notices, *run_notices])
     with st.container(key="train", gap="small"):
@@ -60,10 +58,9 @@ def page() -> None:
     with answer:
         if study_id is not None:
             tuning_panel.panel(view, study_id, spec)
-        display = _answer(view, run, spec, values)
-    spec_codec = train_form.codec(str(values["method"]), str(values["scenario"]))
-    kept = {"run": None if run is None else run.id, "study": study_id, "question": view["question"]}
-    view.commit({**values, **kept, **display}, spec_codec)
+        _answer(view, run, spec, values)
+    view.values |= {**values, "run": None if run is None else run.id}
+    view.commit()
     layout.actions(place, is_shared=True, help_text=WORDS["train"]["help"], view=view)
     state.expect_run(str(values["method"]), device)
 
@@ -89,7 +86,7 @@ def _apply_pending() -> None:
         start = start_box.question_link(named)
     if start is not None:  # with what `linked` says in its place, without settings of a method or stream that this replaces
         both = {**start, **linked}
-        unknown = train_form.codec_for(both).read(both).unknown
+        unknown = train_form.CODEC.read(both).unknown
         link.put({key: text for key, text in both.items() if key in linked or key not in unknown})
 
 
@@ -117,28 +114,31 @@ def _checked(values: train_form.Values) -> tuple[RunSpec | None, str | None]:
     return spec, None
 
 
-def _answer(view: state.View, run: Run | None, spec: RunSpec | None, values: train_form.Values) -> Mapping[str, object]:
-    """Draws the form's run, else what is known before it; returns the shown budget and prediction rule (None: default)."""
-    if refused := st.session_state.pop("refused", None):
-        st.error(plain(refused))
+def _answer(view: state.View, run: Run | None, spec: RunSpec | None, values: train_form.Values) -> None:
+    """Draws the form's run, else what is known before it; the link gets budget and prediction rule of one that is over."""
+    view.values |= {"focus": None, "rule": None}
+    run_panel.draw_refusal()
     if run is None:
-        return _before(view, spec, values)
+        _before(view, spec, values)
+        return
     try:
         result = state.run_result(run)
     except BadInput as refused:
         st.error(f"{plain(str(refused))}. Its files can still be exported from Runs.")
-        return _USUAL
+        return
     if run.is_over:
-        return _shown(view, values, result, run)
-    _watch(run.id)
-    return {"focus": view["focus"], "rule": view["rule"]}
+        _shown(view, values, result, run)
+    else:
+        view.values |= {name: view[name] for name in ("focus", "rule")}
+        _watch(run.id)
 
 
-def _before(view: state.View, spec: RunSpec | None, values: train_form.Values) -> Mapping[str, object]:
+def _before(view: state.View, spec: RunSpec | None, values: train_form.Values) -> None:
     """Draws what stands beside a form without a run: the example, if it is one of it, else stream and nearest record."""
     example = state.example()
     if spec is not None and spec == example.spec:
-        return _shown(view, values, example, None)
+        _shown(view, values, example, None)
+        return
     left, right = st.columns(run_panel.HALVES, gap="small")
     with right:
         for reason in train_form.not_dp_reasons(values):
@@ -157,11 +157,9 @@ def _before(view: state.View, spec: RunSpec | None, values: train_form.Values) -
                 back = train_form.parameters_of(run.spec, run.id)
                 st.caption(f"**{plain(run.name)}** ({run.status}) has other settings.")
                 st.button("Back to that run", key="take-settings", on_click=view.go, args=(back,))
-    return _USUAL
 
 
-@st.fragment(run_every=1.0)
-@state.guarded
+@state.each_second
 def _watch(run_id: str) -> None:
     """Draws an active run, refreshed every second; when it ends, reruns the page without a timer."""
     run = state.store().get(run_id)
@@ -178,8 +176,8 @@ def _watch(run_id: str) -> None:
     run_panel.figures(result, chosen, live=True, places=(left, right), stream=stream)
 
 
-def _shown(view: state.View, values: train_form.Values, result: Result, run: Run | None) -> Mapping[str, object]:
-    """Draws a run that is over (None: the example); returns the shown budget and rule (None: the default)."""
+def _shown(view: state.View, values: train_form.Values, result: Result, run: Run | None) -> None:
+    """Draws a run that is over (None: the example); the link gets the shown budget and rule (None: the default)."""
     chosen = result.spec.privacy.usual_epsilon
     left, right = st.columns(run_panel.HALVES, gap="small")
     with right:
@@ -198,12 +196,10 @@ def _shown(view: state.View, values: train_form.Values, result: Result, run: Run
             chosen = run_panel.focus(result, view.key("focus"), cast("float | None", view["focus"]))
             run_panel.statement(result, chosen, is_over=True)
             run_panel.panel(result, chosen)
+            view.values |= {"focus": None if chosen == result.spec.privacy.usual_epsilon else chosen, "rule": result.rule}
         start_box.details(result.spec, values)
     stream = partial(start_box.stream, None, result.spec)
     run_panel.figures(result, chosen, live=False, places=(left, right), stream=stream)
-    if result.accuracy.empty:
-        return _USUAL
-    return {"focus": None if chosen == result.spec.privacy.usual_epsilon else chosen, "rule": result.rule}
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from dpcl_core.lessons import modes
 from dpcl_core.results import Result
 from dpcl_core.runs import frames
 from dpcl_core.spec import Cell
-from pages.parts import fields, figure_card, layout, link, state, text
+from pages.parts import fields, figure_card, layout, link, state
 
 Side = Literal["server", "client"]
 KINDS = {"exact": "each mode once", "fitted": "fitted by EM"}
@@ -280,8 +280,7 @@ def _map(result: Result, rounds: Sequence[Signatures], at: int, *, live: bool) -
     event = rounds[at]
     entries, prototypes = frames.entries([event]), frames.prototypes([event])
     within = figures.extent(frames.entries(rounds), frames.prototypes(rounds), "signature")
-    draw = figure_card.kept_builder(figures.on_map)
-    picture = draw(entries, prototypes, space="signature", within=within, dark=text.is_dark())
+    picture = figure_card.built(figures.on_map, entries, prototypes, space="signature", within=within)
     figure_card.show(
         picture, result.provenance, key="lists", title="Which list entry is which?",
         note=f"{_round_name(event, result)}; the simulator's view, not visible to the server", table=entries, live=live,
@@ -290,17 +289,15 @@ def _map(result: Result, rounds: Sequence[Signatures], at: int, *, live: bool) -
         layout.arrow("explore", "More of these lists on Explore", {"view": "clients", "sh": "run", "run": result.run_id})
 
 
-def model(result: Result, view: state.View) -> tuple[Cell | None, Mapping[str, object]]:
-    """The chosen model of the run and what the link carries of the choice; None while no list is recorded."""
+def model(result: Result, view: state.View) -> Cell | None:
+    """The chosen model of the run; None while no list is recorded."""
     if not (cells := {event.cell for event in matchings(result)}):
-        return None, {}
+        return None
     budgets = sorted({cell.epsilon for cell in cells})
     labels = {each: epsilon_label(each, result.standing) for each in budgets}
     epsilon = fields.one_of("Requested ε", budgets, view, "epsilon", labels.__getitem__)
     seeds = sorted({cell.seed for cell in cells if cell.epsilon == epsilon})
-    seed = fields.one_of("Seed", seeds, view, "seed", str)
-    chosen = {"epsilon": epsilon if len(budgets) > 1 else None, "seed": seed if len(seeds) > 1 else None}
-    return Cell(epsilon, seed), chosen
+    return Cell(epsilon, fields.one_of("Seed", seeds, view, "seed", str))
 
 
 def matchings(result: Result) -> tuple[Signatures, ...]:
@@ -313,12 +310,13 @@ def rounds_of(result: Result, cell: Cell | None) -> tuple[Signatures, ...]:
     return tuple(event for event in matchings(result) if event.cell == cell)
 
 
-def at_round(result: Result, rounds: tuple[Signatures, ...], view: state.View) -> tuple[int, Mapping[str, object]]:
-    """Index of the chosen round (at first the last one), and what the link carries of the choice."""
+def at_round(result: Result, rounds: tuple[Signatures, ...], view: state.View) -> int:
+    """Index of the chosen round, at first the last one, which the link does not name."""
     linked = cast("int | None", view["at"])
     start = (linked if linked is not None and linked <= len(rounds) else len(rounds)) - 1
     at = _slide_rounds("Round", result, rounds, start, view.key(f"at-{len(rounds)}"))
-    return at, {"at": None if at == len(rounds) - 1 else at + 1}
+    view.values["at"] = None if at == len(rounds) - 1 else at + 1
+    return at
 
 
 def empty_reason(result: Result) -> str:
@@ -339,6 +337,4 @@ def scene(result: Result, rounds: tuple[Signatures, ...], at: int, *, is_live: b
 
 
 def _round_name(event: Signatures, result: Result) -> str:
-    names = result.started.task_names if result.started is not None else ()
-    task = f"task {event.task + 1}" + (f", {names[event.task]}" if event.task < len(names) else "")
-    return f"{task}, round {event.round + 1}"
+    return f"{result.task_name(event.task)}, round {event.round + 1}"

@@ -25,14 +25,13 @@ from dpcl_core.privacy import calculator, card, labels, statement
 from dpcl_core.privacy.accounting import list_budget, training_budget
 from dpcl_core.privacy.audit_bounds import Audited
 from dpcl_core.spec import Adjacency, PrivacySpec, RunSpec
-from pages.parts import fields, figure_card, layout, link, state
+from pages.parts import figure_card, layout, link, state
 from pages.parts.text import WORDS, plain
 
 if TYPE_CHECKING:
     from dpcl_core.attacks.play import Attack
 
 TRIALS = 1000
-DELTAS = (1e-8, 1e-7, 1e-6, 1e-5, 1e-4)
 UNBOUNDED = {"**accounted** by the ledger": "no bound"}
 
 
@@ -42,7 +41,7 @@ class ClaimSection:
 
     `fields`: its link fields, the first one for whether it is open. `source`: how the source of such a run's claim begins.
     `lines`: such a run's table rows (claimed, computed, accounted), and the inputs from which they were computed. `body`:
-    draws the inside, given the run on the page if its ε is this claim; returns the link values.
+    draws the inside, given the run on the page if its ε is this claim.
     """
 
     title: str
@@ -50,7 +49,7 @@ class ClaimSection:
     fields: Sequence[link.Field[Any]]
     source: str
     lines: Callable[[Guarantee, Claim], tuple[Mapping[str, str], str]]
-    body: Callable[[state.View, Guarantee | None], Mapping[str, object]]
+    body: Callable[[state.View, Guarantee | None], None]
 
     def is_of(self, given: Guarantee) -> bool:
         """Whether a run's ε is this claim."""
@@ -71,62 +70,6 @@ def draw_run_claim(claim: ClaimSection, given: Guarantee) -> None:
 def bound(epsilon: float) -> str:
     """An accounted ε as text; "no bound" if infinite."""
     return "no bound" if math.isinf(epsilon) else statement.shown_number(epsilon)
-
-
-class Controls:
-    """The widgets of a section, bounded as in its link; `values` holds their values for the link."""
-
-    def __init__(self, view: state.View, fields: Sequence[link.Field[Any]]) -> None:
-        self._view, self._kinds = view, {field.name: field.kind for field in fields}
-        self.values: dict[str, object] = {}
-
-    def select(self, name: str, title: str, options: Mapping[str, str]) -> str:
-        """One of several, by name; `options` gives their titles."""
-        self.values[name] = chosen = fields.select(self._view, name, title, options)
-        return chosen
-
-    def whole(self, name: str, title: str, *, usual: int | None = None, of: str = "", width: int = 150) -> int:
-        """A whole number. `usual`: the default if the link has no value; it depends on other choices, named by `of`."""
-        low, high = self._bounds(name)
-        start = cast("int | None", self._view[name]) or usual or int(low)
-        key = "-".join(filter(None, (self._view.key(name), of)))
-        value = int(st.number_input(title, int(low), int(high), start, key=key, width=width))
-        self.values[name] = None if value == usual else value
-        return value
-
-    def number(self, name: str, title: str, *, start: float | None = None, width: int = 180) -> float:
-        """A number. `start`: the default if the link has no value."""
-        low, high = self._bounds(name)
-        at, key = cast("float | None", self._view[name]), self._view.key(name)
-        # With a default, a toggle beside it uses the field's key, so the number needs another one.
-        place = key if start is None else f"{key}-value"
-        shown = float(at or start or low)
-        self.values[name] = value = float(st.number_input(title, low, high, shown, key=place, format="%g", width=width))
-        return value
-
-    def share(self, name: str, title: str, low: float, step: float) -> float:
-        """A share on a slider, from `low` to the link's upper bound."""
-        high, start = self._bounds(name)[1], cast(float, self._view[name])
-        self.values[name] = value = float(st.slider(title, low, high, start, step, key=self._view.key(name)))
-        return value
-
-    def flag(self, name: str, title: str) -> bool:
-        """A toggle."""
-        self.values[name] = value = st.toggle(title, bool(self._view[name]), key=self._view.key(name))
-        return value
-
-    def delta(self, name: str) -> float:
-        """δ: a power of ten, or the value of the link."""
-        linked = cast(float, self._view[name])
-        options, key = sorted({*DELTAS, linked}), self._view.key(name)
-        self.values[name] = value = st.select_slider("δ", options, linked, format_func=lambda one: f"{one:g}", key=key)
-        return float(value)
-
-    def _bounds(self, name: str) -> tuple[float, float]:
-        kind = self._kinds[name]
-        kind = kind.kind if isinstance(kind, link.Maybe) else kind
-        assert isinstance(kind, (link.Whole, link.Number)), name
-        return kind.low, kind.high
 
 
 def attacks(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, cast
 
@@ -37,13 +37,11 @@ FIELDS: list[link.Field[Any]] = [
     link.Field("second", "b", "second of the pair", link.Maybe(link.Choice(LETTERS)), None),
     comparison.FIELD,
 ]
-NOTHING: dict[str, object] = {field.name: field.default for field in FIELDS if field.name != "runs"}
 
 
 def page(codec: link.Codec) -> None:
     """The view. `codec`: of the links of the page, which have `FIELDS`."""
-    state.store()
-    view = state.View("runs", lambda _: codec)
+    view = state.View("runs", codec)
     linked = (*cast("tuple[str, ...]", view["runs"]), *st.session_state.get(view.key("runs"), ()))
     stored = _listed() | state.store().listed(linked)
     runs = {run_id: run for run_id, run in stored.items() if comparison.has_result(run)}
@@ -68,16 +66,14 @@ def page(codec: link.Codec) -> None:
         "Runs", _offered(view, runs), format_func=named, key=view.key("runs"), max_selections=comparison.MOST,
         placeholder="Pick up to six finished runs",
     )  # fmt: skip
-    values: dict[str, object] = {**view.read.values, **NOTHING, "runs": tuple(picked)}
     if len(picked) == 1:
         st.info(_ALONE)
         run = runs[picked[0]]
         layout.arrow("train", f"Open the settings of {plain(run.name)} in Train", train_form.parameters_of(run.spec))
-    if picked:
-        values |= draw(view, picked)
-    else:
+    draw(view, picked)
+    if not picked:
         st.info("Pick at least one run above. Two runs on the same data and stream can be compared seed by seed.")
-    view.commit(values, codec)
+    view.commit()
     layout.actions(place, is_shared=True, help_text=HELP, view=view)
 
 
@@ -107,10 +103,7 @@ def _offered(view: state.View, runs: dict[str, Run]) -> list[str]:
         return list(runs)
     key, put = view.key("runs"), st.session_state.__setitem__
     with st.container(key="compare-search", horizontal=True, vertical_alignment="bottom", gap="small"):
-        text = st.text_input(
-            "Search", key=view.key("search"), placeholder=fields.PLACEHOLDER, max_chars=60, width=240,
-            help=fields.HELP,
-        )  # fmt: skip
+        text = fields.search(view.key("search"))
         for name, ids in list(fields.groups(list(runs.values())).items())[:_GROUPS]:
             st.button(plain(f"{name} · {len(ids)}"), key=f"{key}-{name}", on_click=put, args=(key, ids[: comparison.MOST]))
     if not text.strip():
@@ -128,8 +121,11 @@ def _listed(text: str = "") -> dict[str, Run]:
     return {run.id: run for run in store.list_runs(fields.LISTED, states=("finished",), only=only)}
 
 
-def draw(view: state.View, run_ids: Sequence[str]) -> dict[str, object]:
-    """Draws the comparison of finished runs; returns what the link carries of its choices."""
+def draw(view: state.View, run_ids: Sequence[str]) -> None:
+    """Draws the comparison of finished runs, if there are some; the link gets them and the choices made in it."""
+    view.values |= {field.name: field.default for field in FIELDS} | {"runs": tuple(run_ids)}
+    if not run_ids:
+        return
     results = {letter: state.run_result(state.store().get(run_id)) for letter, run_id in zip(LETTERS, run_ids, strict=False)}
     specs = {letter: result.spec for letter, result in results.items()}
     layers = {letter: f" ({plain(layer.title)})" for letter, spec in specs.items() if (layer := methods.layer(spec))}
@@ -150,9 +146,9 @@ def draw(view: state.View, run_ids: Sequence[str]) -> dict[str, object]:
         words = {"claimed": ", or ε only claimed", "replay": ", or ε of the replay alone"}
         kinds = dict.fromkeys(_standings(results).values()) if math.isfinite(chosen) else ()
         dashed = "".join(words.get(kind, "") for kind in kinds)
-        picture = figure_card.kept_builder(curves.compared_over_tasks)(
-            runs if math.isfinite(chosen) else [run._replace(standing="bound") for run in runs], score=_score(results),
-            n_tasks=max(result.n_tasks for result in results.values()), dark=text.is_dark(),
+        picture = figure_card.built(
+            curves.compared_over_tasks, runs if math.isfinite(chosen) else [run._replace(standing="bound") for run in runs],
+            score=_score(results), n_tasks=max(result.n_tasks for result in results.values()),
             references=comparison.shared_references([result.references for result in results.values()]),
         )  # fmt: skip
         figure_card.show(
@@ -162,16 +158,14 @@ def draw(view: state.View, run_ids: Sequence[str]) -> dict[str, object]:
         )  # fmt: skip
     else:
         st.info("These runs share no ε, so their curves cannot be compared. Their trade-offs below can.")
-    values: dict[str, object] = {"focus": chosen}
-    views: dict[str, Callable[[], None]] = {
-        "Paired difference": lambda: values.update(_pair(view, results)),
+    views = {
+        "Paired difference": lambda: _pair(view, results),
         "What privacy costs": lambda: _trade_off(results),
-        comparison.TITLE: lambda: values.update(wanted=_needed(view, results)),
+        comparison.TITLE: lambda: _needed(view, results),
         "Settings": lambda: _settings(results),
     }
     # A link holds a wanted accuracy only while its tab is open.
     layout.views(views, view.key("views"), comparison.TITLE if view["wanted"] is not None else None)
-    return values
 
 
 def _budget(view: state.View, budgets: list[float]) -> float | None:
@@ -181,7 +175,7 @@ def _budget(view: state.View, budgets: list[float]) -> float | None:
     default = linked if linked in budgets else 1.0 if 1.0 in budgets else budgets[len(budgets) // 2]
     if len(budgets) == 1:
         st.caption(f"The runs share one budget: ε = {epsilon_text(budgets[0])}.")
-        return budgets[0]
+        return view.keep("focus", budgets[0])
     return fields.segmented(view, "focus", "Budget ε of the curves", {e: epsilon_text(e) for e in budgets}, start=default)
 
 
@@ -241,8 +235,8 @@ def _intervals(results: dict[str, Result], drawn_as: str) -> str:
 
 def _trade_off(results: dict[str, Result]) -> None:
     frames = {letter: result.accuracy for letter, result in results.items()}
-    picture = figure_card.kept_builder(tradeoff.trade_off)(
-        _runs(results, frames), score=_score(results), dark=text.is_dark(),
+    picture = figure_card.built(
+        tradeoff.trade_off, _runs(results, frames), score=_score(results),
         references=comparison.shared_references([result.references for result in results.values()]),
     )  # fmt: skip
     figure_card.show(
@@ -252,8 +246,8 @@ def _trade_off(results: dict[str, Result]) -> None:
     )  # fmt: skip
 
 
-def _needed(view: state.View, results: dict[str, Result]) -> int | None:
-    """Draws the ε that a wanted accuracy needs, for each run; returns the wanted accuracy."""
+def _needed(view: state.View, results: dict[str, Result]) -> None:
+    """Draws the ε that a wanted accuracy needs, for each run."""
     if warning := comparison.different_tests({letter: result.spec for letter, result in results.items()}):
         st.warning(plain(warning))
     bounded = {letter: result for letter, result in results.items() if result.standing != "none"}
@@ -263,21 +257,21 @@ def _needed(view: state.View, results: dict[str, Result]) -> int | None:
     if noiseless := [letter for letter in bounded if letter not in answered]:
         st.info(f"{' and '.join(noiseless)}: {comparison.NO_BUDGET}")
     if not answered:
-        return None
+        return
     runs = {}
     for letter, result in answered.items():  # with what the ledger accounts for, where ε are bounds
         accounted = {epsilon: given.epsilon for epsilon, given in result.guarantees.items()}
         is_bound = result.standing == "bound"
         runs[letter] = comparison.Budgets(result.finals, result.standing, accounted=accounted if is_bound else {})
     colours = [colour for letter, colour in zip(results, _colours(results), strict=True) if letter in answered]
-    return comparison.panel(view, runs, colours=colours, provenance=_provenance(answered), score=_score(answered))
+    comparison.panel(view, runs, colours=colours, provenance=_provenance(answered), score=_score(answered))
 
 
-def _pair(view: state.View, results: dict[str, Result]) -> dict[str, object]:
+def _pair(view: state.View, results: dict[str, Result]) -> None:
     """Draws the paired difference of two runs, or the reason why they are not comparable."""
     if len(results) < 2:
         st.caption("Pick a second run above.")
-        return {}
+        return
     left, right = st.columns(2)
     letters = {letter: letter for letter in results}
     with left:
@@ -287,13 +281,11 @@ def _pair(view: state.View, results: dict[str, Result]) -> dict[str, object]:
     pair = {first: results[first], second: results[second]}
     if refusal := comparison.different_tests({letter: result.spec for letter, result in pair.items()}):
         st.warning(f"{plain(refusal)} No difference is drawn.")
-        return {"first": first, "second": second}
+        return
     means = (curves.mean_so_far(result.accuracy) for result in pair.values())  # of which the last task's are compared
     one, other = (of[of["after_task"] == of["after_task"].max()][["epsilon", "seed", "value"]] for of in means)
     n_tested = min((n for result in pair.values() if (n := result.references.n_tested) is not None), default=None)
-    picture = figure_card.kept_builder(statistics.paired_difference)(
-        one, other, names=(first, second), n_tested=n_tested, dark=text.is_dark()
-    )
+    picture = figure_card.built(statistics.paired_difference, one, other, names=(first, second), n_tested=n_tested)
     table = one.merge(other, on=["epsilon", "seed"], suffixes=(f"_{first}", f"_{second}"))
     anew = comparison.with_enough_seeds({letter: result.spec for letter, result in pair.items()})
     figure_card.show(
@@ -307,7 +299,6 @@ def _pair(view: state.View, results: dict[str, Result]) -> dict[str, object]:
     verdicts = statistics.paired(one, other, (first, second), n_tested=n_tested)
     for epsilon, verdict in sorted(verdicts.items()) if len(verdicts) > 1 and not anew else ():
         st.markdown(f"- {capital(epsilon_phrase(epsilon))}: {verdict.sentence}")
-    return {"first": first, "second": second}
 
 
 def _settings(results: dict[str, Result]) -> None:

@@ -197,19 +197,20 @@ class Budgets:
 
 def panel(
     view: View, runs: Mapping[str, Budgets], *, colours: Sequence[str], provenance: Provenance, score: str = "accuracy"
-) -> int | None:
-    """Draws the question and its answer for each run; returns the wanted score in percent for the link."""
+) -> None:
+    """Draws the question and its answer for each run; the link gets the wanted score in percent."""
     usual = (tradeoff.needed(run.finals, 0.0) for run in runs.values())
     best = max((answer.means[-1] for answer in usual if answer is not None), default=None)
     if best is None:
         st.info(NO_BUDGET)
-        return None
+        return
     linked = cast("int | None", view["wanted"])
     start = linked if linked is not None else max(1, min(100, round(90 * best)))  # nine tenths of the best
     wanted = st.number_input(
         f"Wanted {score} (%)", 1, 100, start, key=view.key("wanted"), width=220,
         help="Mean over the tasks after the last one, and over seeds.",
     )  # fmt: skip
+    view.values["wanted"] = wanted if wanted != start or linked is not None else None
     found = {name: tradeoff.needed(run.finals, wanted / 100) for name, run in runs.items()}
     answers = {name: answer for name, answer in found.items() if answer is not None}
     sentences = [
@@ -229,4 +230,3 @@ def panel(
         table=pd.DataFrame(rows, columns=["run", "epsilon", "mean", "low", "high"]), linked=True,
     )  # fmt: skip
     st.caption(_HOW)
-    return wanted if wanted != start or linked is not None else None

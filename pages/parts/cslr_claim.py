@@ -17,7 +17,7 @@ from dpcl_core.privacy.audit_bounds import Audited, bound_of_counts
 from dpcl_core.privacy.cslr_accounting import TABLE_5, Benchmark, Reading, Sampling, costs
 from dpcl_core.spec import Adjacency
 from pages.parts import fields, layout, link, pecl_claim, state
-from pages.parts.claim_calculator import TRIALS, ClaimSection, Controls, attacks, bound, rounded_down
+from pages.parts.claim_calculator import TRIALS, ClaimSection, attacks, bound, rounded_down
 from pages.parts.text import WORDS, capital, plain
 
 ACCOUNTANTS = {"eq_9": "Eq. 9, the paper's own", "rdp": "RDP, by dp_accounting", "pld": "**PLD, used here**"}
@@ -54,11 +54,10 @@ released, and what neighbours are. Each is a control. All numbers except the cla
 )
 
 
-def _body(view: state.View, given: Guarantee | None) -> dict[str, object]:
-    controls = Controls(view, FIELDS)
+def _body(view: state.View, given: Guarantee | None) -> None:
     left, right = st.columns(2)
     with left, layout.card("list-reading"):
-        printed, reading = _controls(view, controls)
+        printed, reading = _controls(view)
     with right:
         with layout.card("list-costs"):
             _costs(reading)
@@ -67,7 +66,7 @@ def _body(view: state.View, given: Guarantee | None) -> dict[str, object]:
     readings = layout.card("list-readings")
     left, right = st.columns(2)
     with left, layout.card("list-audits"):
-        claimed = _attacks(view, reading)
+        _attacks(view, reading)
     with right, layout.card("list-local"):
         _local(reading)
     with readings:  # drawn last, because the first time takes seconds
@@ -81,7 +80,6 @@ def _body(view: state.View, given: Guarantee | None) -> dict[str, object]:
             rows.append(tuple(f"**{cell}**" for cell in line) if row.is_as_printed else line)
             with place:  # all rows take seconds, so each is shown as soon as it is computed
                 layout.draw_table(("reading; claims not verified", *_titles()), rows)
-    return controls.values | {"r_claim": claimed}
 
 
 def _lines(given: Guarantee, claimed: Claim) -> tuple[dict[str, str], str]:
@@ -96,36 +94,36 @@ def _lines(given: Guarantee, claimed: Claim) -> tuple[dict[str, str], str]:
     return rows, f"Computed for {rest}, granting the printed sensitivity."
 
 
-def _controls(view: state.View, controls: Controls) -> tuple[Benchmark, Reading]:
+def _controls(view: state.View) -> tuple[Benchmark, Reading]:
     """Draws the controls; returns the benchmark and the reading, with the noise printed for the middle claim."""
     st.markdown("**What is released, and how?** Details that the text leaves open, with our defaults")
     known = {name: cslr_accounting.BENCHMARKS[title] for name, title in BENCHMARKS.items()}
     titles = {name: f"{BENCHMARKS[name]}: {one.n_clients} clients, {one.n_tasks} tasks" for name, one in known.items()}
-    benchmark = controls.select("r_benchmark", "Benchmark", titles)
+    benchmark = fields.select(view, "r_benchmark", "Benchmark", titles)
     printed = known[benchmark]
     usual = cslr_accounting.ROUNDS_PER_TASK * printed.n_tasks
     with st.container(horizontal=True, gap="small"):
-        rounds = controls.whole("r_rounds", "rounds in all", usual=usual, of=benchmark)
-        statistics = controls.whole("r_statistics", "statistics a round")
-        clients = controls.whole("r_clients", "clients, N", usual=printed.n_clients, of=benchmark)
-    sampling = controls.select("r_sampling", "Clients of a round", SAMPLING)
-    rate = 1.0 if sampling == "everyone" else controls.share("r_rate", "share of clients a round, q", 0.01, 0.01)
-    adjacency = controls.select("r_adjacency", "Neighbouring data differ by", ADJACENCIES)
-    clipping = controls.select("r_clipping", "Clipped to B is", CLIPPING)
+        rounds = fields.whole(view, "r_rounds", "rounds in all", usual=usual, of=benchmark)
+        statistics = fields.whole(view, "r_statistics", "statistics a round")
+        clients = fields.whole(view, "r_clients", "clients, N", usual=printed.n_clients, of=benchmark)
+    sampling = fields.select(view, "r_sampling", "Clients of a round", SAMPLING)
+    rate = 1.0 if sampling == "everyone" else fields.share(view, "r_rate", "share of clients a round, q", 0.01, 0.01)
+    adjacency = fields.select(view, "r_adjacency", "Neighbouring data differ by", ADJACENCIES)
+    clipping = fields.select(view, "r_clipping", "Clipped to B is", CLIPPING)
     groups = cast(int, view["r_groups"])
     if clipping != "joint":
-        groups = controls.whole("r_groups", "K groups" if clipping == "mode" else "L entries")
-    coin = controls.flag("r_coin", "All statistics of a round come from the same clients: amplified once")
-    with_list = controls.flag("r_list", "The clients' own lists are released too, at the same noise")
+        groups = fields.whole(view, "r_groups", "K groups" if clipping == "mode" else "L entries")
+    coin = fields.flag(view, "r_coin", "All statistics of a round come from the same clients: amplified once")
+    with_list = fields.flag(view, "r_list", "The clients' own lists are released too, at the same noise")
     label = "The head's updates get noise, in the same rounds"
     is_noisy = st.toggle(label, view["r_head"] is not None, key=view.key("r_head"))
     title = "noise std divided by the updates' clipping norm"
-    controls.values["r_head"] = head = controls.number("r_head", title, start=4.71, width=260) if is_noisy else None
+    head = view.keep("r_head", fields.number(view, "r_head", title, start=4.71, width=260) if is_noisy else None)
     return printed, Reading(
         noise_multiplier=TABLE_5[4.0], n_rounds=rounds, n_statistics=statistics, sampling=cast("Sampling", sampling),
         sample_rate=rate, n_clients=clients, adjacency=cast(Adjacency, adjacency),
         sensitivity={"joint": 1.0, "mode": math.sqrt(groups), "entry": float(groups)}[clipping], one_coin=coin,
-        with_list=with_list, head_multiplier=head, delta=controls.delta("r_delta"),
+        with_list=with_list, head_multiplier=head, delta=fields.delta(view, "r_delta"),
     )  # fmt: skip
 
 
@@ -234,8 +232,8 @@ def _number(epsilon: float | None) -> str:
     return "–" if epsilon is None else statement.shown_number(epsilon)
 
 
-def _attacks(view: state.View, reading: Reading) -> float:
-    """Draws the choice of a claim and its attacks; returns the chosen claim."""
+def _attacks(view: state.View, reading: Reading) -> None:
+    """Draws the choice of a claim and its attacks."""
     st.markdown("**Attack it**")
     titles = {epsilon: f"ε = {epsilon_text(epsilon)}, σ = {sigma:g}" for epsilon, sigma in TABLE_5.items()}
     start = None if view["r_claim"] in TABLE_5 else 4.0
@@ -261,4 +259,3 @@ def _attacks(view: state.View, reading: Reading) -> float:
         f"Without any error, {TRIALS:,} releases per side prove at most {most[TRIALS]:.2f}, {10 * TRIALS:,} at most "
         f"{most[10 * TRIALS]:.2f} and 100 at most {most[100]:.2f}: the number of rounds is the limit, not the attack."
     )
-    return claimed

@@ -109,9 +109,14 @@ def _setting(name: str, form: Form, field: Field[Any]) -> Setting:
 
 
 LISTED = 500  # runs that a page lists at most; the search goes through all
-PLACEHOLDER = "name, #tag, method, data, id"
 HELP = """A word with # in a run's name is a tag: rename the run to add one. A preset's name finds the runs that were
 started from it."""
+
+
+def search(key: str, start: str = "") -> str:
+    """Draws the field in which runs are looked for."""
+    words = "name, #tag, method, data, id"
+    return st.text_input("Search", start, key=key, placeholder=words, max_chars=60, width=240, help=HELP)
 
 
 def wanted(text: str, store: Store) -> Callable[[Named], bool] | None:
@@ -201,16 +206,12 @@ def select(
 ) -> T:  # fmt: skip
     """The same for a link's field, from the link's value on, or from `start`; with a `key` of its own, if it has one."""
     start = view[name] if start is None else start
-    return choice(title, titles, start, draw, key=key or view.key(name), **looks)
+    return view.keep(name, choice(title, titles, start, draw, key=key or view.key(name), **looks))
 
 
-def segmented(
-    view: state.View, name: str, title: str, titles: Mapping[T, str], start: T | None = None, key: str | None = None,
-    **looks: Any,
-) -> T:  # fmt: skip
-    """The option chosen in a row of buttons of a link's field; as `select`, but for `start`, if it is one, and `key`."""
-    wanted = view[name] if start is None else start
-    return buttons(title, list(titles), wanted, titles.__getitem__, key=key or view.key(name), **looks)
+def segmented(view: state.View, name: str, title: str, titles: Mapping[T, str], **looks: Any) -> T:
+    """The same in a row of buttons."""
+    return select(view, name, title, titles, row, **looks)
 
 
 def buttons(title: str, options: Sequence[T], start: object, shown: Callable[[T], str], **looks: Any) -> T:
@@ -218,9 +219,59 @@ def buttons(title: str, options: Sequence[T], start: object, shown: Callable[[T]
 
     `looks`: what else `st.segmented_control` takes.
     """
-    default = cast(T, start) if start in options else options[0]
-    chosen: T = st.segmented_control(title, options, default=default, format_func=shown, required=True, **looks)
-    return chosen
+    return choice(title, {option: shown(option) for option in options}, start, row, **looks)
+
+
+def row(title: str, options: Sequence[Any], index: int, **looks: Any) -> Any:
+    """A row of buttons, called as a select box is."""
+    return st.segmented_control(title, options, default=options[index], required=True, **looks)
+
+
+# Numbers and switches of a link's field, bounded as in the link.
+
+
+def whole(view: state.View, name: str, title: str, *, usual: int | None = None, of: str = "", width: int = 150) -> int:
+    """A whole number. `usual`: the default if the link has no value; it depends on other choices, named by `of`."""
+    low, high = _bounds(view, name)
+    start = cast("int | None", view[name]) or usual or int(low)
+    key = "-".join(filter(None, (view.key(name), of)))
+    value = int(st.number_input(title, int(low), int(high), start, key=key, width=width))
+    view.values[name] = None if value == usual else value
+    return value
+
+
+def number(view: state.View, name: str, title: str, *, start: float | None = None, width: int = 180) -> float:
+    """A number. `start`: the default if the link has no value."""
+    low, high = _bounds(view, name)
+    # With a default, a toggle beside it uses the field's key, so the number needs another one.
+    key = view.key(name) if start is None else f"{view.key(name)}-value"
+    shown = float(cast("float | None", view[name]) or start or low)
+    return view.keep(name, float(st.number_input(title, low, high, shown, key=key, format="%g", width=width)))
+
+
+def share(view: state.View, name: str, title: str, low: float, step: float) -> float:
+    """A share on a slider, from `low` to the link's upper bound."""
+    high, start = _bounds(view, name)[1], cast(float, view[name])
+    return view.keep(name, float(st.slider(title, low, high, start, step, key=view.key(name))))
+
+
+def flag(view: state.View, name: str, title: str, help: str | None = None) -> bool:
+    """A toggle."""
+    return view.keep(name, st.toggle(title, bool(view[name]), key=view.key(name), help=help))
+
+
+def delta(view: state.View, name: str) -> float:
+    """δ: a power of ten, or the value of the link."""
+    linked = cast(float, view[name])
+    options, key = sorted({1e-8, 1e-7, 1e-6, 1e-5, 1e-4, linked}), view.key(name)
+    return view.keep(name, float(st.select_slider("δ", options, linked, format_func=lambda one: f"{one:g}", key=key)))
+
+
+def _bounds(view: state.View, name: str) -> tuple[float, float]:
+    kind = view.kinds[name]
+    kind = kind.kind if isinstance(kind, link.Maybe) else kind
+    assert isinstance(kind, (link.Whole, link.Number)), name
+    return kind.low, kind.high
 
 
 def linked_run(view: state.View) -> tuple[Run | None, list[str]]:
@@ -234,8 +285,9 @@ def linked_run(view: state.View) -> tuple[Run | None, list[str]]:
 
 
 def one_of(title: str, options: Sequence[T], view: state.View, name: str, shown: Callable[[T], str]) -> T:
-    """The option chosen in a select box; the only option, without a box, if there is just one."""
+    """The option chosen in a select box; the only option, without a box and left out of the link, if there is just one."""
     if len(options) == 1:
+        view.values.pop(name, None)
         return options[0]
     key = view.key(f"{name}-{len(options)}")
     return select(view, name, title, {option: shown(option) for option in options}, key=key)

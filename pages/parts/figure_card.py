@@ -219,9 +219,9 @@ def _arms() -> bytes:
 P = ParamSpec("P")
 
 
-def kept_builder(build: Callable[P, Picture]) -> Callable[P, Picture]:
-    """The builder of a figure, which gives the picture that it built before for tables and options of the same content."""
-    return cast("Callable[P, Picture]", _kept(build))
+def built(build: Callable[P, Picture], *of: P.args, **how: P.kwargs) -> Picture:
+    """The picture that `build` makes in this theme; for tables and options of equal content, the one that it made before."""
+    return _kept(build)(*of, **how, dark=text.is_dark())
 
 
 @cache

@@ -19,7 +19,7 @@ from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from dpcl_core import paths
 from dpcl_core.lessons import text as course
-from pages.parts import link, served, state, visitor
+from pages.parts import fields, link, served, state, visitor
 from pages.parts.text import plain
 
 _IS_FIRST: Final = "picture-is-first"  # session key: whether a part is drawn by itself and has drawn no picture yet
@@ -78,9 +78,7 @@ def views(draw: Mapping[str, Callable[[], object]], key: str, default: str | Non
 
     Not `st.tabs`: while a page is drawn again, those lose the keyboard's focus or return to the tab before the last.
     """
-    opened = st.segmented_control(
-        "View", list(draw), default=default or next(iter(draw)), key=key, required=True, label_visibility="collapsed"
-    )
+    opened = fields.buttons("View", list(draw), default, str, key=key, label_visibility="collapsed")
     draw[opened]()
 
 

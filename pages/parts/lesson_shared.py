@@ -20,7 +20,7 @@ from dpcl_core.methods import catalog
 from dpcl_core.privacy.audit_bounds import Coins
 from dpcl_core.privacy.noise import ReleaseNoise
 from dpcl_core.privacy.statement import shown_number
-from pages.parts import pecl_claim, train_form
+from pages.parts import fields, pecl_claim, train_form
 from pages.parts.layout import arrow, draw_table
 from pages.parts.lesson_stage import Stage, by_name, reached
 from pages.parts.text import WORDS, percent
@@ -69,14 +69,11 @@ def two_ways(stage: Stage) -> int:
 def subtract(stage: Stage) -> int:
     """Subtracting the visitor's own picture reveals the others, at any noise strength."""
     pictures = bundled_pictures()
-    label = st.segmented_control(
-        "Your picture", range(len(pictures.classes)), default=0, format_func=pictures.classes.__getitem__, required=True,
-        key=stage.key("yours"),
-    )  # fmt: skip
+    label = fields.choice("Your picture", dict(enumerate(pictures.classes)), 0, fields.row, key=stage.key("yours"))
     stage.press("Subtract", lambda: True)
     ten = pictures.one_of_each()
     scale, noisy = _noisy_pictures(stage)
-    mine = int(ten[label or 0])
+    mine = int(ten[label])
     others = np.delete(np.arange(len(pictures.train)), mine)
     attempts = _attempts(stage, lambda rows: difference(rows, mine, pictures.train[mine]), noisy, others, scale, mine)
     stage.see()

@@ -23,7 +23,7 @@ from dpcl_core.lessons import text
 from dpcl_core.lessons.text import Chart, Control, Lesson, Step
 from dpcl_core.privacy import statement
 from dpcl_core.runs.rooms import Rooms
-from pages.parts import figure_card, layout, link, state, visitor
+from pages.parts import fields, figure_card, layout, link, state, visitor
 from pages.parts.text import percent, plain
 
 T = TypeVar("T")
@@ -115,14 +115,12 @@ class Stage:
         def shown(value: float) -> str:
             return kind.write(value).replace("inf", "∞")
 
-        picked: float | None = None
         if name in self.hidden or now not in options:
             st.markdown(f"{control.title}: **{shown(now)}**")
         elif len(options) > 5:
-            picked = st.select_slider(control.title, options, value=now, format_func=shown, key=key)
+            self.values[name] = st.select_slider(control.title, options, value=now, format_func=shown, key=key)
         else:
-            picked = st.segmented_control(control.title, options, default=now, format_func=shown, required=True, key=key)
-        self.values[name] = now if picked is None else picked
+            self.values[name] = fields.buttons(control.title, options, now, shown, key=key)
         return self.values[name]
 
     def card(
@@ -236,9 +234,10 @@ def act(lesson: str, step: Step) -> Act:
 
 def strip(step: Step) -> None:
     """Draws what a visitor who is in a room, or who has opened one, needs beside a step; nothing for others."""
-    if (store := state.store_if_any()) is None:
+    try:
+        rooms, token = Rooms(state.whole_store()), visitor.token()
+    except StoreTrouble:  # a lesson can do without
         return
-    rooms, token = Rooms(store), visitor.token()
     try:
         if owned := rooms.of_owner(token):
             _teacher(rooms, token, *owned[0], step)
@@ -271,15 +270,11 @@ def lesson(view: state.View, linked: str) -> str:
     """Draws the parts of the course and the lessons of one; returns the name of the chosen lesson. `linked`: the link's."""
     parts = list(text.PARTS)
     counts = {name: f"Part {place} of {len(parts)}: {name}" for place, name in enumerate(parts, start=1)}
-    at = parts.index(text.part_of_lesson(linked))
-    part = st.selectbox("Part", parts, at, format_func=counts.__getitem__, key=view.key("part"))
-    names = text.PARTS[part]
-    key = view.key(f"lesson-{parts.index(part)}")
-    return st.selectbox(
-        "Lesson", names, names.index(linked) if linked in names else 0, key=key,
-        format_func=lambda name: f"{text.number(name)}. {text.load(name).title}",
-        help="\n\n".join(f"{text.load(name).question} About {text.load(name).minutes} minutes." for name in names),
-    )  # fmt: skip
+    part = fields.choice("Part", counts, text.part_of_lesson(linked), key=view.key("part"))
+    lessons = {name: text.load(name) for name in text.PARTS[part]}
+    titles = {name: f"{text.number(name)}. {one.title}" for name, one in lessons.items()}
+    about = "\n\n".join(f"{one.question} About {one.minutes} minutes." for one in lessons.values())
+    return fields.choice("Lesson", titles, linked, key=view.key(f"lesson-{parts.index(part)}"), help=about)
 
 
 def onward(view: state.View, name: str, codec: link.Codec, values: Mapping[str, object]) -> None:
@@ -314,11 +309,9 @@ CODEC = link.Codec(link.Field("part", "p", "part", link.Whole(1, len(text.PARTS)
 
 def draw_choice(view: state.View, width: int | None = None) -> str:
     """Draws the choice, as wide as its column or so many pixels; returns the part's name."""
-    parts = list(text.PARTS)
-    return st.selectbox(
-        "Part", parts, int(str(view["part"])) - 1, format_func=lambda one: f"{parts.index(one) + 1}. {one}",
-        key=view.key("part"), width=width or "stretch",
-    )  # fmt: skip
+    parts = dict(enumerate(text.PARTS, start=1))
+    titles = {place: f"{place}. {part}" for place, part in parts.items()}
+    return parts[fields.select(view, "part", "Part", titles, width=width or "stretch")]
 
 
 def number(part: str) -> int:

@@ -13,8 +13,8 @@ from dpcl_core.events import Claim, Guarantee
 from dpcl_core.methods.lifelong import claim
 from dpcl_core.privacy.audit_bounds import bound_of_counts
 from dpcl_core.privacy.statement import shown_number
-from pages.parts import layout, link, pecl_claim, state
-from pages.parts.claim_calculator import TRIALS, UNBOUNDED, ClaimSection, Controls, attacks, rounded_down
+from pages.parts import fields, layout, link, pecl_claim, state
+from pages.parts.claim_calculator import TRIALS, UNBOUNDED, ClaimSection, attacks, rounded_down
 from pages.parts.text import WORDS, plain
 
 # The theorem term by term, with a run's own claim and attacks.
@@ -41,11 +41,10 @@ FIELDS: list[link.Field[Any]] = [
 TITLE = "Claimed, accounted, audited: one noise for all (Lifelong DP, L2DP-ML)"
 
 
-def _body(view: state.View, given: Guarantee | None) -> dict[str, object]:
-    controls = Controls(view, FIELDS)
+def _body(view: state.View, given: Guarantee | None) -> None:
     left, right = st.columns(2)
     with left:
-        plan, asked = _theorem(controls, of_a_run=given is not None)
+        plan, asked = _theorem(view, of_a_run=given is not None)
     with right:
         if plan is not None:
             setting = _setting(plan, given, *asked)
@@ -66,7 +65,6 @@ def _body(view: state.View, given: Guarantee | None) -> dict[str, object]:
                     "the number of rounds is the limit, not the attack."
                 )
     layout.arrow("lessons", "This noise on pictures, and what it leaves to learn", {"v": "1", "l": "shared"})
-    return controls.values
 
 
 def _lines(given: Guarantee, claimed: Claim) -> tuple[dict[str, str], str]:
@@ -80,23 +78,23 @@ def _term(value: float) -> str:
     return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
 
 
-def _theorem(controls: Controls, *, of_a_run: bool) -> tuple[claim.Plan | None, tuple[float, float]]:
+def _theorem(view: state.View, *, of_a_run: bool) -> tuple[claim.Plan | None, tuple[float, float]]:
     """Draws the controls and the terms of the theorem; returns the noise plan (None: invalid), and ε and encoder's share."""
     with layout.card("theorem", "**What Theorem 2 says**"):
         if of_a_run:
             st.caption("Numbers to try; the run's own are above.")
-        network = controls.select("l_network", "Network for", {name: title for name, (title, _) in NETWORKS.items()})
-        rule = controls.select("l_rule", "Numbers in Δ_R", RULES)
+        network = fields.select(view, "l_network", "Network for", {name: title for name, (title, _) in NETWORKS.items()})
+        rule = fields.select(view, "l_rule", "Numbers in Δ_R", RULES)
         sizes = claim.sizes(NETWORKS[network][1], 10)
         by_rule = (sizes.n_inputs, sizes.n_hidden) if rule == "literal" else (sizes.n_patch, sizes.n_positions)
         with st.container(horizontal=True, gap="small"):
-            d = controls.whole("l_inputs", "d", usual=by_rule[0], of=f"{network}-{rule}")
-            hidden = controls.whole("l_hidden", "|h1|", usual=by_rule[1], of=f"{network}-{rule}")
-            batch = controls.whole("l_batch", "λ, records in a mean", width=170)
+            d = fields.whole(view, "l_inputs", "d", usual=by_rule[0], of=f"{network}-{rule}")
+            hidden = fields.whole(view, "l_hidden", "|h1|", usual=by_rule[1], of=f"{network}-{rule}")
+            batch = fields.whole(view, "l_batch", "λ, records in a mean", width=170)
         with st.container(horizontal=True, gap="small"):
-            epsilon = controls.number("l_epsilon", "ε claimed", width=150)
-            norm = controls.number("l_norm", "‖θ1‖", width=150)
-        share = controls.share("l_share", "Encoder's share (ε1 and the two terms of the dataset)", 0.05, 0.05)
+            epsilon = fields.number(view, "l_epsilon", "ε claimed", width=150)
+            norm = fields.number(view, "l_norm", "‖θ1‖", width=150)
+        share = fields.share(view, "l_share", "Encoder's share (ε1 and the two terms of the dataset)", 0.05, 0.05)
         chosen = claim.Sizes(d, hidden, d, hidden, sizes.n_last, 10)
         try:
             plan = claim.plan(chosen, "literal", batch, epsilon, share, norm)  # d and |h1| are those of the chosen rule

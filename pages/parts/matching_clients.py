@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from itertools import islice
@@ -25,7 +25,7 @@ from dpcl_core.figures import matching as figures
 from dpcl_core.results import Result
 from dpcl_core.runs import frames
 from dpcl_core.spec import Cell, Params
-from pages.parts import anchor_source, fields, figure_card, layout, link, run_panel, state, text
+from pages.parts import anchor_source, fields, figure_card, layout, link, run_panel, state
 from pages.parts.anchor_source import Scene, Setup
 from pages.parts.text import WORDS, plain
 
@@ -43,11 +43,12 @@ _LEGEND = (
 )
 
 
-def maps(view: state.View, scene: Scene) -> Mapping[str, object]:
-    """Draws the map of signatures, of means, or both, on axes fixed over rounds; returns the chosen map and colour."""
+def maps(view: state.View, scene: Scene) -> None:
+    """Draws the map of signatures, of means, or both, on axes fixed over rounds, and beside it the matchers."""
     entries, prototypes = scene.entries, frames.prototypes([scene.now])
     has_modes = bool((entries["mode"] >= 0).any())
-    with layout.card("anchor-map"):
+    left, right = st.columns([1.6, 1], gap="small")
+    with left, layout.card("anchor-map"):
         st.markdown("**Every list entry on the map** :small[the simulator's view, not visible to the server]")
         with st.container(key="map-row", horizontal=True, vertical_alignment="center", gap="small"):
             shown = fields.segmented(view, "map", "Map", MAPS, label_visibility="collapsed")
@@ -57,20 +58,21 @@ def maps(view: state.View, scene: Scene) -> Mapping[str, object]:
         # The same axis ranges for every round, so that only the lists move.
         all_entries = entries if len(scene.rounds) == 1 else frames.entries(scene.rounds)
         every, by = (all_entries, frames.prototypes(scene.rounds)), cast("Literal['group', 'mode']", colour)
-        draw = partial(figure_card.kept_builder(figures.on_map), entries, prototypes, by=by, dark=text.is_dark())
-        drawn = {space: draw(space=space, within=figures.extent(*every, space)) for space in spaces}
+        pictures = []
         for place, space in zip(st.columns(len(spaces), gap="small"), spaces, strict=True):
+            within = figures.extent(*every, space)
+            pictures.append(figure_card.built(figures.on_map, entries, prototypes, by=by, space=space, within=within))
             with place:
                 if len(spaces) == 2:
                     st.caption("Signatures" if space == "signature" else "Means")
-                figure_card.drawing(drawn[space], f"map-{space}-{scene.key}")
+                figure_card.drawing(pictures[-1], f"map-{space}-{scene.key}")
         layout.await_paint()
         shares = dict(zip(("mean", "signature"), scene.now.shown, strict=True))
         axes = " and ".join(f"{100 * shares[space]:.0f} % of the variance of {MAPS[space]}" for space in spaces)
         st.caption(f"{_LEGEND} {axes}.")
-        first = drawn[spaces[0]]
-        figure_card.footer(first, scene.source, key="anchor-map", table=entries, linked=True, live=scene.is_live)
-    return {"map": shown, "colour": colour if has_modes else view["colour"]}
+        figure_card.footer(pictures[0], scene.source, key="anchor-map", table=entries, linked=True, live=scene.is_live)
+    with right:
+        bars(scene)
 
 
 def nearest(result: Result, now: Signatures) -> None:
@@ -94,8 +96,7 @@ def bars(scene: Scene) -> None:
     rows = [(name, name == scene.now.matcher, value) for name, value in scene.agreement().items()]
     table = pd.DataFrame(rows, columns=["matcher", "is_own", "agreement"])
     scene.show(
-        figure_card.kept_builder(figures.matcher_bars)(table, dark=text.is_dark()), key="agreement",
-        title="Agreement with the truth",
+        figure_card.built(figures.matcher_bars, table), key="agreement", title="Agreement with the truth",
         note="same lists; 0: chance, 1: all right", table=table,
     )  # fmt: skip
     _subsample_caption(scene.now)
@@ -103,14 +104,14 @@ def bars(scene: Scene) -> None:
 
 def margins(scene: Scene) -> None:
     """Draws the margin of each match and, where it is defined, its regret."""
-    entries, dark = scene.entries, text.is_dark()
+    entries = scene.entries
     scene.show(
-        figure_card.kept_builder(figures.margins)(entries, dark=dark), key="margins", title="How sure is each match?",
+        figure_card.built(figures.margins, entries), key="margins", title="How sure is each match?",
         note="hollow, below the dotted line: the second group is nearly as close", table=entries,
     )  # fmt: skip
     if entries["regret"].notna().any():
         scene.show(
-            figure_card.kept_builder(figures.margins)(entries, regret=True, dark=dark), key="regrets",
+            figure_card.built(figures.margins, entries, regret=True), key="regrets",
             title="What would another group cost?", note="extra cost without this group, relative to its list's cost",
         )  # fmt: skip
 
@@ -119,7 +120,7 @@ def confusion(scene: Scene) -> None:
     """Draws the table of groups against true modes."""
     entries = scene.entries
     names = scene.now.mode_names or tuple(f"mode {mode + 1}" for mode in range(max(scene.now.entries.mode, default=-1) + 1))
-    picture = figures.confusion(entries, scene.now.prototypes.name, names, dark=text.is_dark())
+    picture = figure_card.built(figures.confusion, entries, scene.now.prototypes.name, names)
     table: pd.DataFrame = entries.groupby(["mode", "name"], as_index=False).size()
     note = "entries; only the simulator knows the truth"
     scene.show(picture, key="confusion", title="Matched and true", note=note, table=table)
@@ -133,7 +134,7 @@ def by_noise(scene: Scene, chosen: float | None) -> None:
         return
     table = frames.agreement([swept])
     scene.show(
-        figures.agreement_by_noise(table, swept.demanded, chosen=chosen, dark=text.is_dark()), key="by-noise",
+        figure_card.built(figures.agreement_by_noise, table, swept.demanded, chosen=chosen), key="by-noise",
         title="Agreement against noise", note="dashed: noise that ε requires, by who is trusted", table=table,
     )  # fmt: skip
     st.caption(WORDS["anchor_pictures"]["by_noise"])
@@ -148,7 +149,7 @@ def anchors(scene: Scene) -> None:
         return
     table = frames.anchors([scored])
     scene.show(
-        curves.diagnostics(table, chosen=scene.m, dark=text.is_dark()), key="anchor-scores", title="What more anchors buy",
+        figure_card.built(curves.diagnostics, table, chosen=scene.m), key="anchor-scores", title="What more anchors buy",
         note="gaps in standard deviations of a signature", table=table,
     )  # fmt: skip
     st.caption(WORDS["anchor_pictures"]["anchors"])
@@ -159,7 +160,7 @@ def signal(scene: Scene) -> None:
     """Draws the length of the signal against the length of the noise, for each released statistic."""
     table = frames.statistics([scene.now])
     scene.show(
-        curves.signal_and_noise(table, dark=text.is_dark()), key="signal", title="Signal against noise",
+        figure_card.built(curves.signal_and_noise, table), key="signal", title="Signal against noise",
         note="lengths, logarithmic", table=table,
     )  # fmt: skip
 
@@ -186,7 +187,7 @@ def _subsample_caption(event: Signatures) -> None:
 Settings = tuple[int, float]  # of re-matching: the first so many of the run's anchors, noise of this std on every coordinate
 
 
-def choose_what_if(result: Result, model: Cell, view: state.View) -> tuple[Settings | None, Mapping[str, object]]:
+def choose_what_if(result: Result, model: Cell, view: state.View) -> Settings | None:
     """Sliders for anchors and noise; None, with a caption that says why, if the run did not record its lists in full."""
     events = anchor_source.matchings(result)
     n_anchors = {event.cell.seed: len(event.public.anchors.steps) for event in events if event.public is not None}
@@ -197,14 +198,15 @@ def choose_what_if(result: Result, model: Cell, view: state.View) -> tuple[Setti
             if n_anchors
             else "This run did not record its lists in full, so anchors and noise cannot be changed."
         )
-        return None, {"few": None, "added": None}
+        return None
     most = n_anchors[model.seed]
     counts = [*(m for m in COUNTS if m < most), most]
     about, key = f"Matches with the first m of the run's {most} anchors.", f"few-{len(counts)}"
     m = int(anchor_source.slide(view, "few", "Anchors m", counts, about, usual=most, key=key))
     about, key = "Added to every coordinate of every entry. 0: the run's own picture.", f"added-{len(LEVELS)}"
     noise = float(anchor_source.slide(view, "added", "Noise on the lists", LEVELS, about, usual=0.0, key=key))
-    return (m, noise), {"few": m if m != most else None, "added": noise or None}
+    view.values |= {"few": m if m != most else None, "added": noise or None}
+    return m, noise
 
 
 def what_if(
@@ -326,25 +328,20 @@ CODEC = link.Codec(
 
 def page() -> None:
     """The view."""
-    view = state.View("anchors", lambda _: CODEC)
+    view = state.View("anchors", CODEC)
     question = "Can 20 phones line up what they learned without labels?"
     place = layout.heading("Explore", question, notices=[*view.read.notices, *fields.linked_run(view)[1]])
     controls, answer = layout.controls_and_answer()
     with controls:
         show = fields.segmented(view, "show", "Lists of", SHOWS, start=RUN if view["run"] is not None else None)
-    values: dict[str, object] = {field.name: view[field.name] for field in (*anchor_source.FIELDS, *FIELDS)}
-    values |= {field.name: None for field in anchor_source.RUN_FIELDS} | {"show": show}
-
-    def settle(changed: Mapping[str, object]) -> None:
-        view.settle({**values, **changed}, CODEC)
-
-    values |= _simulation(view, controls, answer) if show == SIMULATION else _run(view, controls, answer, settle)
-    view.commit(values, CODEC)
+    view.values |= {field.name: None for field in anchor_source.RUN_FIELDS}
+    (_simulation if show == SIMULATION else _run)(view, controls, answer)
+    view.commit()
     layout.actions(place, is_shared=True, help_text=WORDS["matching_clients"]["help"], view=view)
 
 
-def _simulation(view: state.View, controls: DeltaGenerator, answer: DeltaGenerator) -> Mapping[str, object]:
-    """Draws the simulation: its settings and figures; returns the link values."""
+def _simulation(view: state.View, controls: DeltaGenerator, answer: DeltaGenerator) -> None:
+    """Draws the simulation: its settings and figures."""
     with controls:
         setup = anchor_source.choose(view)
         rest = st.container()
@@ -358,68 +355,56 @@ def _simulation(view: state.View, controls: DeltaGenerator, answer: DeltaGenerat
             sweep=lambda: anchor_source.swept(setup, rounds[at]), anchors=lambda: anchor_source.scored(setup, rounds[at]),
         )  # fmt: skip
         noise = setup.noise if setup.is_local else None
-        chosen = {} if setup.is_played else _maps(view, scene)
+        if not setup.is_played:
+            maps(view, scene)
         _more(scene, noise)
     with rest:
         seen = "released groups" if setup.side == "client" else "noisy lists"
         st.caption(f"Public digits, dealt to simulated clients: nothing is private. A server would see the {seen} alone.")
-    return {**asdict(setup), **chosen}
+    view.values |= asdict(setup)
 
 
-def _run(
-    view: state.View, controls: DeltaGenerator, answer: DeltaGenerator, settle: Callable[[Mapping[str, object]], None]
-) -> Mapping[str, object]:  # fmt: skip
-    """Draws a run, live or finished: its figures, and the what-if with other anchors or noise; returns the link values.
-
-    `settle` takes those that its sliders have changed by themselves.
-    """
+def _run(view: state.View, controls: DeltaGenerator, answer: DeltaGenerator) -> None:
+    """Draws a run, live or finished: its figures, and the what-if with other anchors or noise."""
     with controls:
         linked = cast("str | None", st.session_state.get(view.key("run"), view["run"]))
         if not (runs := fields.runs(state.where(), linked, "clients")):
             with answer, layout.card("anchor-map", "**No lists to show yet**"):
                 st.info(anchor_source.NO_RUN)
                 layout.arrow("train", "To the Train page")
-            return {}
+            return
         run_id = fields.select(view, "run", "Run", runs)
         result = state.run_result(state.store().get(run_id))
-        model, values = anchor_source.model(result, view)
-    values = {**values, "run": run_id}
+        model = anchor_source.model(result, view)
     rounds = anchor_source.rounds_of(result, model)
     with answer:
         if not state.store().get(run_id).is_over:
-            watch = partial(_watch, view, run_id, model)
-            layout.draw_apart(lambda: values.update(watch()), lambda: settle(values), every=2.0)
-            return values
+            layout.draw_apart(partial(_watch, view, run_id, model), view.settle, every=2.0)
+            return
         run_panel.statement(result, model.epsilon if model is not None else None, is_over=True)
         if model is None or not rounds:
             with layout.card("anchor-map", "**No lists to show**"):
                 st.info(anchor_source.empty_reason(result))
-            return values
-        draw = partial(_run_figures, view, result, model, rounds)
-        layout.draw_apart(lambda: values.update(draw()), lambda: settle(values))
-        return values
+            return
+        layout.draw_apart(partial(_run_figures, view, result, model, rounds), view.settle)
 
 
 def _run_figures(
     view: state.View, result: Result, model: Cell, rounds: tuple[Signatures, ...], *, is_live: bool = False
-) -> Mapping[str, object]:  # fmt: skip
-    """Draws the sliders and all figures of one round of one model; returns what the link carries of the choice."""
+) -> None:  # fmt: skip
+    """Draws the sliders and all figures of one round of one model."""
     with st.container(key="run-sliders", horizontal=True, vertical_alignment="bottom", gap="medium"):
-        at, round_value = anchor_source.at_round(result, rounds, view)
-        settings, moved = choose_what_if(result, model, view)
+        at = anchor_source.at_round(result, rounds, view)
+        settings = choose_what_if(result, model, view)
     scene = what_if(result, rounds, at, settings, is_live=is_live)
-    chosen = _maps(view, scene)
+    maps(view, scene)
     nearest(result, rounds[at])
     _more(scene, settings[1] or None if settings is not None else None)
     layout.arrow("train", "Its accuracy and statement", {"v": "1", "run": str(result.run_id)})
-    return {**round_value, **moved, **chosen}
 
 
-def _watch(view: state.View, run_id: str, model: Cell | None) -> Mapping[str, object]:
-    """Draws the newest round of a live run; when the run has ended, draws the page again, which has no timer then.
-
-    Returns what the link carries of the choice.
-    """
+def _watch(view: state.View, run_id: str, model: Cell | None) -> None:
+    """Draws the newest round of a live run; when the run has ended, draws the page again, which has no timer then."""
     run = state.store().get(run_id)
     result = state.run_result(run)
     rounds = anchor_source.rounds_of(result, model)
@@ -430,18 +415,8 @@ def _watch(view: state.View, run_id: str, model: Cell | None) -> Mapping[str, ob
     if model is None or not rounds:
         with layout.card("anchor-map"):
             st.caption("The first lists appear here once the clients have made them.")
-        return {}
-    return _run_figures(view, result, model, rounds, is_live=True)
-
-
-def _maps(view: state.View, scene: anchor_source.Scene) -> Mapping[str, object]:
-    """Draws the map and the matchers; returns the chosen map."""
-    left, right = st.columns([1.6, 1], gap="small")
-    with left:
-        chosen = maps(view, scene)
-    with right:
-        bars(scene)
-    return chosen
+    else:
+        _run_figures(view, result, model, rounds, is_live=True)
 
 
 def _more(scene: Scene, noise: float | None) -> None:

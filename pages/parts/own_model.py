@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import tempfile
 from contextlib import suppress
@@ -12,6 +10,7 @@ from functools import partial
 from pathlib import Path, PurePath
 from typing import Final
 
+import pandas as pd
 import streamlit as st
 
 from dpcl_core import apart, checks, export, paths, presets
@@ -238,9 +237,8 @@ def _try(run: Run, files: dict[str, bytes]) -> None:
 def _header(files: dict[str, bytes]) -> str:
     """The line with the columns that a classifier of rows reads; empty where its data had no such line."""
     step = json.loads(files[f"{released.NAME}/{released.DOCUMENT}"])["models"][0]["steps"][-1]
-    rows, written = table_features.read_encoding(step["facts"]["rows"]), io.StringIO()
-    csv.writer(written, lineterminator="\n").writerows([rows.names] if rows.has_names else [])
-    return written.getvalue()
+    rows = table_features.read_encoding(step["facts"]["rows"])
+    return str(pd.DataFrame(columns=rows.names).to_csv(index=False)) if rows.has_names else ""
 
 
 def _answers(files: dict[str, bytes], name: str, content: bytes) -> apart.Answered:

@@ -17,8 +17,8 @@ from dpcl_core.privacy import audit_bounds, text_mechanisms
 from dpcl_core.privacy.statement import guarantee_words, odds, shown_number, standing
 from dpcl_core.runs import administration
 from dpcl_core.spec import RunSpec
-from pages.parts import figure_card, layout, link, state, text
-from pages.parts.claim_calculator import TRIALS, UNBOUNDED, ClaimSection, Controls, attacks, rounded_down
+from pages.parts import fields, figure_card, layout, link, state
+from pages.parts.claim_calculator import TRIALS, UNBOUNDED, ClaimSection, attacks, rounded_down
 from pages.parts.text import WORDS, plain
 
 # The privacy bar next to every result: what is protected and what is not, in the words of the statement.
@@ -162,28 +162,26 @@ class Inputs(NamedTuple):
     delta: float
 
 
-def _body(view: state.View, given: Guarantee | None) -> dict[str, object]:
-    controls = Controls(view, FIELDS)
+def _body(view: state.View, given: Guarantee | None) -> None:
     left, right = st.columns(2)
     with left, layout.card("token-costs", "**What Eq. 5 prints, and what it costs**"):
         with st.container(horizontal=True, gap="small"):
-            epsilon = controls.number("t_epsilon", "nominal ε of a token")
-            clip = controls.number("t_clip", "C, length of an embedding")
+            epsilon = fields.number(view, "t_epsilon", "nominal ε of a token")
+            clip = fields.number(view, "t_clip", "C, length of an embedding")
         with st.container(horizontal=True, gap="small"):
-            length = controls.whole("t_length", "tokens of a text")
-            epochs = controls.whole("t_epochs", "epochs")
-            times = controls.whole("t_times", "times a name occurs")
-        inputs = Inputs(epsilon, clip, length, epochs, times, controls.delta("t_delta"))
+            length = fields.whole(view, "t_length", "tokens of a text")
+            epochs = fields.whole(view, "t_epochs", "epochs")
+            times = fields.whole(view, "t_times", "times a name occurs")
+        inputs = Inputs(epsilon, clip, length, epochs, times, fields.delta(view, "t_delta"))
         _costs(inputs)
     with right:
         _curves(inputs)
-        width = _level(view, inputs)
+        _level(view, inputs)
     left, right = st.columns(2)
     with left, layout.card("token-more", "**What no number above covers**"):
         st.markdown(WORDS["pecl_claim"]["not_covered"])
     with right:
         _audits(inputs)
-    return controls.values | {"t_width": width}
 
 
 def _lines(given: Guarantee, claimed: Claim) -> tuple[dict[str, str], str]:
@@ -240,19 +238,19 @@ def _curves(inputs: Inputs) -> None:
         name: [text_mechanisms.true_epsilon(text_mechanisms.printed_ratio(one, delta), delta, count) for one in nominal]
         for name, count in costs.items()
     }
-    picture = tokens.true_costs(nominal, true, chosen=epsilon, dark=text.is_dark())
+    picture = figure_card.built(tokens.true_costs, nominal, true, chosen=epsilon)
     figure_card.show(
         picture, Provenance("computed", None, "PeCL as published, Eq. 5", delta=delta), key="token-curves",
         title="Nominal and true", linked=True,
     )  # fmt: skip
 
 
-def _level(view: state.View, inputs: Inputs) -> int:
-    """Draws what the noise level reveals if both embeddings are equal; returns the chosen width."""
-    epsilon, delta, start = inputs.epsilon, inputs.delta, cast(int, view["t_width"])
+def _level(view: state.View, inputs: Inputs) -> None:
+    """Draws what the noise level reveals if both embeddings are equal."""
+    epsilon, delta = inputs.epsilon, inputs.delta
     with layout.card("token-level", "**The noise level alone reveals the token**"):
-        options, key = sorted({64, 128, 768, 4096, start}), view.key("t_width")
-        width = st.segmented_control("Values of an embedding, d", options, default=start, required=True, key=key)
+        options = {n: str(n) for n in sorted({64, 128, 768, 4096, cast(int, view["t_width"])})}
+        width = fields.segmented(view, "t_width", "Values of an embedding, d", options)
         rows = []
         for factor in (1.01, 1.1, 1.2, 2.0):
             first, second = (text_mechanisms.printed_ratio(one, delta) for one in (epsilon, factor * epsilon))
@@ -264,7 +262,6 @@ def _level(view: state.View, inputs: Inputs) -> int:
             f"Two tokens with the same embedding; only their noise differs. The norm of one noisy vector of {width:,} "
             f"values reveals its σ to within {100 / math.sqrt(2 * width):.1f} %, and σ follows from the token's probability."
         )
-    return width
 
 
 def _audits(inputs: Inputs) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, cast
@@ -60,14 +60,14 @@ class State:
 
 def page() -> None:
     """The view."""
-    view = state.View("playground", lambda _: CODEC)
+    view = state.View("playground", CODEC)
     run_source, run_notices = _linked_source(view)
     place = layout.heading("Explore", "What happens if I change this?", notices=[*view.read.notices, *run_notices])
     controls, answer = layout.controls_and_answer()
     with controls:
-        values = _controls(view, run_source)
+        _controls(view, run_source)
+    values = view.values
     source = run_source or calculator.digits(cast(LabelSetting, values["labels"]), int(str(values["tasks"])))
-    changed: dict[str, object] = {}
 
     def draw() -> None:
         with st.container(key="card-drag"):
@@ -86,13 +86,13 @@ def page() -> None:
         else:
             run_panel.statement(state.run_result(state.store().get(source.key)), epsilon, is_over=True)
         pins = _pins(view, now)
-        wanted = _figures(view, now, [_pinned(pin) for pin in pins], by_plotly=bool(values["plain"]))
-        changed.update(epsilon=epsilon, pins=pins, wanted=wanted)
+        values.update(epsilon=epsilon, pins=pins, wanted=None)
+        _figures(view, now, [_pinned(pin) for pin in pins], by_plotly=bool(values["plain"]))
 
     with answer:
-        layout.draw_apart(draw, lambda: view.settle({**values, **changed}, CODEC))
+        layout.draw_apart(draw, view.settle)
         start_box.asking_helper()
-    view.commit({**values, **changed}, CODEC)
+    view.commit()
     layout.actions(place, is_shared=True, help_text=WORDS["playground"]["help"], view=view)
 
 
@@ -119,38 +119,31 @@ def _read(result: Result) -> Source | None:
     return calculator.finished_cells(result)
 
 
-def _controls(view: state.View, source: Source | None) -> dict[str, object]:
+def _controls(view: state.View, source: Source | None) -> None:
     shown, names = None if source is None else source.key, _finished(state.where())
     titles: dict[str | None, str] = {None: "Handwritten digits (exact)"}
     titles |= {run: f"{name} (looked up)" for run, name in names.items()}
     if shown is not None:
         titles.setdefault(shown, f"{shown} (looked up)")
-    run = fields.choice(
+    view.values["run"] = fields.choice(
         "Data", titles, shown, key=view.key("run"),
         help="The bundled digits at any ε, or a finished run of the cosine classifier at the ε it was trained with.",
     )  # fmt: skip
-    labels, tasks = str(view["labels"]), str(view["tasks"])
     if source is None:
-        labels = st.radio(
-            "Label list", list(SETTINGS), list(SETTINGS).index(cast(LabelSetting, labels)),
-            format_func=lambda name: SETTINGS[name][0], key=view.key("labels"),
-            help="Where the classifier's list of labels comes from. "
-            + " ".join(f"**{title}**: {meaning}" for title, meaning in SETTINGS.values()),
-        )  # fmt: skip
+        lists = {name: title for name, (title, _) in SETTINGS.items()}
+        meanings = " ".join(f"**{title}**: {meaning}" for title, meaning in SETTINGS.values())
+        help_text = f"Where the classifier's list of labels comes from. {meanings}"
+        fields.select(view, "labels", "Label list", lists, st.radio, help=help_text)
         options = {str(n): str(n) for n in calculator.TASKS}
-        help_text = "The same ten digits, divided into this many tasks."
-        tasks = fields.segmented(view, "tasks", "Tasks", options, help=help_text)
+        fields.segmented(view, "tasks", "Tasks", options, help="The same ten digits, divided into this many tasks.")
     else:
         st.markdown(
             f"{plain(source.dataset)}, {LABELS[source.labels]}, {source.n_tasks} tasks, {source.n_seeds} "
             f"seed{'s' if source.n_seeds != 1 else ''}. Other settings are the run's; ε has {len(source.stops)} values."
         )
-    is_plain = st.toggle(
-        "Plain slider", bool(view["plain"]), key=view.key("plain"), help="For browsers in which the picture does not appear."
-    )
+    fields.flag(view, "plain", "Plain slider", help="For browsers in which the picture does not appear.")
     if source is None:
         st.caption(element.TEACHING)
-    return {"run": run, "labels": labels, "tasks": tasks, "plain": is_plain}
 
 
 @st.cache_data(ttl=5, show_spinner=False)
@@ -199,28 +192,30 @@ def _pinned(text: str) -> State | None:
     return State(source, source.nearest(epsilon)) if source is not None else None
 
 
-def _figures(view: state.View, now: State, pins: Sequence[State | None], *, by_plotly: bool) -> int | None:
-    """Draws the figures in tabs; returns the wanted accuracy while its tab is open. `by_plotly`: see `figure_card.show`."""
-    wanted: list[int | None] = []
+def _figures(view: state.View, now: State, pins: Sequence[State | None], *, by_plotly: bool) -> None:
+    """Draws the figures in tabs. `by_plotly`: see `figure_card.show`."""
     # Short names that fit at the end of a line: now, A, B, C.
     states = {"now": now} | {name: pin for name, pin in zip(LETTERS, pins, strict=False) if pin is not None and pin != now}
     show = partial(_show, states, now, by_plotly=by_plotly)
     draw: dict[str, Callable[[], None]] = {
         "Accuracy": partial(show, partial(_curves, "accuracy")), "Forgetting": partial(show, partial(_curves, "forgetting")),
         "Classes": partial(show, _classes),
-        comparison.TITLE: lambda: wanted.append(_needed(view, states)),
+        comparison.TITLE: partial(_needed, view, states),
     }  # fmt: skip
     layout.views(draw, "playground-views", comparison.TITLE if view["wanted"] is not None else None)
-    return wanted[0] if wanted else None
 
 
-def _needed(view: state.View, states: dict[str, State]) -> int | None:
+def _needed(view: state.View, states: dict[str, State]) -> None:
     if not (sources := {name: one.source for name, one in states.items() if one.source.labels != "data"}):
         st.info(comparison.NO_BOUND)
-        return None
+        return
     runs = {name: comparison.Budgets(source.finals) for name, source in sources.items()}
-    colours = [theme.colour_of_series(index, text.is_dark()) for index, name in enumerate(states) if name in sources]
-    return comparison.panel(view, runs, colours=colours, provenance=_provenance(states))
+    comparison.panel(view, runs, colours=_colours(states, sources), provenance=_provenance(states))
+
+
+def _colours(states: dict[str, State], shown: Container[str]) -> list[str]:
+    """The colours of the states that are shown."""
+    return [theme.colour_of_series(index, text.is_dark()) for index, name in enumerate(states) if name in shown]
 
 
 def _curves(key: Literal["accuracy", "forgetting"], states: dict[str, State], now: State) -> Drawn:
@@ -229,7 +224,6 @@ def _curves(key: Literal["accuracy", "forgetting"], states: dict[str, State], no
     more: dict[str, Any] = {}
     if key == "accuracy":
         more["references"] = known[0] if all(one == known[0] for one in known) else None
-    dark = text.is_dark()
     series = {name: one.source.frame(one.epsilon) for name, one in states.items()}
     if len(states) == 1:
         frames = list(series.values())
@@ -237,25 +231,21 @@ def _curves(key: Literal["accuracy", "forgetting"], states: dict[str, State], no
             frames.append(now.source.frame(math.inf))
         frame = pd.concat(frames, ignore_index=True)
         alone = curves.accuracy_over_tasks if key == "accuracy" else curves.forgetting_over_tasks
-        look = {"n_tasks": now.source.n_tasks, "labels": now.source.labels, "dark": dark, **more}
-        picture = figure_card.kept_builder(alone)(frame, **look)
+        picture = figure_card.built(alone, frame, n_tasks=now.source.n_tasks, labels=now.source.labels, **more)
     else:
         frame = pd.concat([rows.assign(state=states[name].name) for name, rows in series.items()], ignore_index=True)
-        runs = [
-            curves.Series(name, series[name], theme.colour_of_series(index, dark), one.source.labels)
-            for index, (name, one) in enumerate(states.items())
-        ]
-        compared = figure_card.kept_builder(curves.compared_over_tasks)
-        picture = compared(runs, n_tasks=max(one.source.n_tasks for one in states.values()), of=key, dark=dark, **more)
+        rows = zip(series.items(), _colours(states, states), strict=True)
+        runs = [curves.Series(name, of, colour, states[name].source.labels) for (name, of), colour in rows]
+        n_tasks = max(one.source.n_tasks for one in states.values())
+        picture = figure_card.built(curves.compared_over_tasks, runs, n_tasks=n_tasks, of=key, **more)
     return picture, states, key, frame
 
 
 def _classes(states: dict[str, State], now: State) -> Drawn:
     accuracies = {name: one.source.class_accuracies(one.epsilon) for name, one in states.items()}
     known = {name: values for name, values in accuracies.items() if values is not None}
-    colours = [theme.colour_of_series(index, text.is_dark()) for index, name in enumerate(states) if name in known]
     classes = next((states[name].source.classes for name in known), ())
-    picture = curves.class_bars(known, classes, colours=colours, dark=text.is_dark())
+    picture = curves.class_bars(known, classes, colours=_colours(states, known), dark=text.is_dark())
     rows = [
         (states[name].name, seed, label, float(value))
         for name, values in known.items()

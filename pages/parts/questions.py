@@ -128,13 +128,12 @@ def _answer(where: tuple[str, str, str], name: str, ids: tuple[str, ...]) -> ans
     return answers.answer(_named(name), {size: questions.results(form.name, state.store()) for size, form in forms})
 
 
-def gallery(view: state.View) -> dict[str, str]:
-    """Draws the filters and a card for every question that they leave; returns what is filtered by."""
+def gallery(view: state.View) -> None:
+    """Draws the filters and a card for every question that they leave."""
     every = answers_of(questions.questions())
-    chosen = dict.fromkeys(FILTERS, "")
     with st.container(key="filters", horizontal=True, gap="small"):
-        for name, (title, titles) in _filters(every).items():
-            chosen[name] = fields.select(view, name, title, titles, width=170)
+        of = _filters(every).items()
+        chosen = {name: fields.select(view, name, title, titles, width=170) for name, (title, titles) in of}
     key = view.key("gallery")
 
     def opened() -> None:
@@ -144,7 +143,6 @@ def gallery(view: state.View) -> dict[str, str]:
 
     left = [one for one in every.values() if _is_left(one, chosen)]
     figure_card.mounted(GALLERY)(key=key, data=document(left, chosen), on_open_change=opened)
-    return chosen
 
 
 def _filters(every: Mapping[str, answers.Answer]) -> dict[str, tuple[str, dict[str, str]]]:
@@ -250,8 +248,8 @@ def _content(where: tuple[str, str, str], key: Key, _own: Mapping[str, Run]) -> 
     return report.PaperSide(form, comparison.comparison_rows(paper, experiment, runs), joined)
 
 
-def paper_view(view: state.View, question: questions.Question, size: Size) -> str:
-    """Draws the paper's side; returns the quantity that is shown."""
+def paper_view(view: state.View, question: questions.Question, size: Size) -> None:
+    """Draws the paper's side."""
     specs = presets.variants(question.forms[size].name)
     finished = sets().finished([spec.digest() for spec in specs.values()])
     present = state.store().present(list(finished.values()))
@@ -263,17 +261,18 @@ def paper_view(view: state.View, question: questions.Question, size: Size) -> st
     metric = next(iter(titles))
     if len(titles) > 1:
         metric = fields.segmented(view, "metric", "Quantity", titles, key=f"{view.key('metric')}-{question.paper}")
+    view.values["metric"] = metric
     # The published numbers and ours, with their lines of reference.
     form, experiment = found.form, found.form.experiment
     frame = report.drawn_numbers(found.of_metric(metric))
     references = comparison.references_beside(form, metric)
     n_doubtful = sum(row.is_doubtful for row in found.of_metric(metric))
     note = f"{form.paper.title}, {experiment.place}" if experiment.table else _NO_TABLE[experiment.is_ours]
-    draw = figure_card.kept_builder(reproduction.published_and_ours)
+    note += f"; not drawn: {counted(n_doubtful, 'doubtful number')}" if n_doubtful else ""
+    picture = figure_card.built(reproduction.published_and_ours, frame, what=titles[metric], references=references)
     figure_card.show(
-        draw(frame, what=titles[metric], references=references, dark=text.is_dark()), found.provenance(),
-        key="reproduction", title=f"{experiment.title}: {titles[metric]}", table=frame, linked=True,
-        note=note + (f"; not drawn: {counted(n_doubtful, 'doubtful number')}" if n_doubtful else ""),
+        picture, found.provenance(), key="reproduction", title=f"{experiment.title}: {titles[metric]}", note=note,
+        table=frame, linked=True,
     )  # fmt: skip
     _figures(key, found)
     _claims(found)
@@ -284,7 +283,6 @@ def paper_view(view: state.View, question: questions.Question, size: Size) -> st
     earlier(found)
     text.button()
     runs(key, found)
-    return str(metric)
 
 
 @figure_card.still
@@ -420,7 +418,7 @@ def earlier(found: report.PaperSide) -> None:
         st.caption("The workshop version prints forgetting as a share; here it is in percent.")
     frame = report.members(found.form.runs)
     figure_card.show(
-        statistics.members_and_ensemble(frame, dark=text.is_dark()), found.provenance(), key="members",
+        figure_card.built(statistics.members_and_ensemble, frame), found.provenance(), key="members",
         title="Single members and the ensemble", table=frame, linked=True,
         note="The workshop version states for its Figure A.1, a plot without numbers: single members are better without "
         "noise than with it, and their ensemble is not.",

@@ -30,7 +30,7 @@ from dpcl_core.runs.run import Run
 from dpcl_core.runs.store import Store
 from dpcl_core.spec import RunSpec
 from pages.parts import anchor_source, fields, layout, pecl_claim, rooms, state, status_line, text, token_heat, train_form
-from pages.parts.figure_card import kept_builder, show
+from pages.parts.figure_card import built, show
 from pages.parts.text import WORDS, capital, plain
 
 ACTIVE = ("queued", "starting", "running", "stopping")
@@ -70,8 +70,7 @@ def status_card(run: Run, result: Result, *, beside: Callable[[], None] | None =
     return line
 
 
-@st.fragment(run_every=1.0)
-@state.guarded
+@state.each_second
 def watch(run_id: str, *, with_figures: bool = False) -> None:
     """Draws a run under way, refreshed every second; when it ends, draws the page again without a timer."""
     run = state.store().get(run_id)
@@ -167,12 +166,12 @@ def figures(
 
 def _grid(result: Result, chosen: float, name: str) -> None:
     """Draws the matrix of scores of one budget, or what was forgotten."""
-    of: dict[str, Any] = {"epsilon": chosen, "n_tasks": result.n_tasks, "standing": result.standing, "dark": text.is_dark()}
+    of: dict[str, Any] = {"epsilon": chosen, "n_tasks": result.n_tasks, "standing": result.standing}
     title, note, build = "Forgetting", "points lost since best", curves.forgetting_grid
     if name == "matrix":
         of["score"] = result.score
         title, note, build = "Who remembers what", f"{result.score} %", curves.accuracy_matrix
-    picture = kept_builder(build)(result.accuracy, **of)
+    picture = built(build, result.accuracy, **of)
     show(picture, None, key=name, title=title, note=f"{epsilon_label(chosen, result.standing)}, {note}", live=True)
 
 
@@ -322,6 +321,12 @@ def attempt(action: Callable[[], None]) -> Callable[[], None]:
     return callback
 
 
+def draw_refusal() -> None:
+    """Draws what a press was refused for, once."""
+    if refused := st.session_state.pop("refused", None):
+        st.error(plain(refused))
+
+
 def export(run_id: str) -> None:
     """Draws the downloads of a run, made on demand: everything as a zip, the report and the table."""
     store = state.store()  # here: a download has no visitor
@@ -386,8 +391,7 @@ def _button(result: Result) -> None:
     st.button("Compute the ceiling", key="ceiling", help=_ON_DEMAND, on_click=attempt(lambda: _start(result, wanted)))
 
 
-@st.fragment(run_every=1.0)
-@state.guarded
+@state.each_second
 def _watch(run_id: str) -> None:
     """Draws the state of the ceiling's run; when it ends, reruns the page without a timer."""
     run = state.store().get(run_id)

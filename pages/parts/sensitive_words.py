@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import cast
 
@@ -57,7 +57,7 @@ CODEC = link.Codec(
 
 def page() -> None:
     """The view."""
-    view = state.View("tokens", lambda _: CODEC)
+    view = state.View("tokens", CODEC)
     place = layout.heading(
         "Explore", "Which words does the method think are private?",
         notices=[*view.read.notices, *fields.linked_run(view)[1]],
@@ -65,64 +65,60 @@ def page() -> None:
     controls, answer = layout.controls_and_answer()
     with controls:
         show = fields.segmented(view, "show", "Text", SHOWS, start=None if view["run"] is None else RUN)
+        view.values["run"] = None
         selected = {EXAMPLE: _example, OWN: _own, RUN: _of_run}[show](view)
         usual = dials_of(selected.result.spec, selected.epsilon) if selected.result is not None else USUAL
-        dials, releases = _dials(view, usual)
+        dials = _dials(view, usual)
     with answer:
-        layer = cast(Layer, view["layer"])
         if selected.is_typed or (selected.text is not None and selected.text.tokens):
-            dials, layer = _text(view, selected, dials, layer, releases)
+            dials = _text(view, selected, dials)
         else:
             with layout.card("heat", "**No text to show yet**"):
                 (st.warning if selected.is_warning else st.info)(selected.why or "This text has no tokens.")
-        _many(selected, dials)
-    unused = {name: view[name] for name in ("reader", "source", "number", "task", "model", "epsilon")}
-    values = {name: None if getattr(dials, name) == getattr(usual, name) else getattr(dials, name) for name in _NAMES}
-    of_text = {**unused, "run": None, "show": show, **selected.values}
-    view.commit({**of_text, **values, "releases": releases, "layer": layer}, CODEC)
+        _many(view, selected, dials)
+    view.values |= {name: None if getattr(dials, name) == getattr(usual, name) else getattr(dials, name) for name in _NAMES}
+    view.commit()
     layout.actions(place, is_shared=True, help_text=WORDS["sensitive_words"]["help"], view=view)
 
 
-def _dials(view: state.View, usual: Dials) -> tuple[Dials, int]:
-    """Draws the settings that the explorer has no slider for; returns the settings to start from, and the releases."""
+def _dials(view: state.View, usual: Dials) -> Dials:
+    """Draws the settings that the explorer has no slider for, and the releases; returns the settings to start from."""
     start = {name: getattr(usual, name) if view[name] is None else view[name] for name in _NAMES}
     number = {name: float(str(start[name])) for name in _NAMES if name != "loss"}
+    keys = {name: view.key(f"{name}-{value}") for name, value in (start | number).items()}
     with st.expander("More of the method"):
-        alpha = st.slider(
-            "α: surprise against commonness", 0.0, 1.0, number["alpha"], 0.05, key=view.key(f"alpha-{number['alpha']}"),
-            help="1: Score1 alone. 0: Score2 alone. Published: 0.5.",
-        )  # fmt: skip
+        about = "1: Score1 alone. 0: Score2 alone. Published: 0.5."
+        alpha = st.slider("α: surprise against commonness", 0.0, 1.0, number["alpha"], 0.05, key=keys["alpha"], help=about)
         lower = st.select_slider(
             "Nominal ε of the most sensitive token (no guarantee)", sorted({*BUDGETS, number["lower"]}), number["lower"],
-            key=view.key(f"lower-{number['lower']}"), format_func=lambda each: f"{each:g}", help="Published: 1.",
+            key=keys["lower"], format_func=lambda each: f"{each:g}", help="Published: 1.",
         )  # fmt: skip
         strength = st.number_input(
-            "λ: strength of unlearning", 0.0, 100.0, number["strength"], key=view.key(f"strength-{number['strength']}"),
-            help="Published: 1.",
-        )  # fmt: skip
+            "λ: strength of unlearning", 0.0, 100.0, number["strength"], key=keys["strength"], help="Published: 1."
+        )
         losses = {"answer": "the label only", "full": "text and label"}
-        key = view.key(f"loss-{start['loss']}")
-        learned = fields.segmented(view, "loss", "What is learned", losses, start=str(start["loss"]), key=key)
-        releases = st.select_slider(
+        learned = fields.segmented(view, "loss", "What is learned", losses, start=str(start["loss"]), key=keys["loss"])
+        view.values["releases"] = st.select_slider(
             "Releases of each token (epochs with fresh noise)", sorted({*token_heat.RELEASES, int(str(view["releases"]))}),
             int(str(view["releases"])), key=view.key("releases"),
         )  # fmt: skip
     upper = max(number["upper"], lower)
     start_dials = replace(usual, alpha=alpha, threshold=number["threshold"], lower=lower, upper=upper, strength=strength)
-    return replace(start_dials, loss="full" if learned == "full" else "answer"), releases
+    return replace(start_dials, loss="full" if learned == "full" else "answer")
 
 
-def _text(view: state.View, selected: Selected, start: Dials, layer: Layer, releases: int) -> tuple[Dials, Layer]:
-    """Draws the explorer and, for a text that the server has, what its noise is worth; returns settings and layer."""
-    text, banner = selected.text, st.container()
+def _text(view: state.View, selected: Selected, start: Dials) -> Dials:
+    """Draws the explorer and, for a text that the server has, what its noise is worth; returns the settings."""
+    text, banner, layer = selected.text, st.container(), cast(Layer, view["layer"])
     budgets = sorted({*BUDGETS, start.upper})
     with layout.card("heat"):
         key = view.key("explorer")
         dials, layer = token_heat.draw(text, start, layer, selected.name, budgets, reader=selected.reader, key=key)
+        view.values["layer"] = layer
         if text is not None:
             token_heat.footer(text, dials, selected.name)
     if text is None:
-        return dials, layer
+        return dials
     with banner:
         true = tokens.text_epsilon(text, dials)
         said = f"The paper's ε is only a name here: nothing is protected. True ε for this text: {true:,.0f}."
@@ -131,11 +127,12 @@ def _text(view: state.View, selected: Selected, start: Dials, layer: Layer, rele
         pecl_claim.not_dp(said)
     if selected.reader is not None and (box := layout.folded("What can an attacker read of it?", view.key("read"))):
         with box:
-            token_heat.draw_read(text, dials, selected.reader, n_releases=releases, key=view.key("draw"))
-    return dials, layer
+            n_releases = int(str(view.values["releases"]))
+            token_heat.draw_read(text, dials, selected.reader, n_releases=n_releases, key=view.key("draw"))
+    return dials
 
 
-def _many(selected: Selected, dials: Dials) -> None:
+def _many(view: state.View, selected: Selected, dials: Dials) -> None:
     """Draws detection over many texts and, for a run, memorisation and leaks."""
     if selected.result is None:
         reader = selected.reader or BUNDLED
@@ -151,7 +148,7 @@ def _many(selected: Selected, dials: Dials) -> None:
     if selected.epsilon is None:
         return
     token_heat.leak_figures(selected.result, selected.epsilon, live=False)
-    wanted, events = (selected.epsilon, selected.values["model"]), of_kind(selected.result.events, TokensScored)
+    wanted, events = (selected.epsilon, view.values["model"]), of_kind(selected.result.events, TokensScored)
     texts = [text for event in events if (event.cell.epsilon, event.model) == wanted for text in event.texts]
     if texts:
         key = (*state.where(), selected.result.run_id, len(texts), *wanted)
@@ -178,7 +175,6 @@ class Selected:
     reader: str | None = BUNDLED
     result: Result | None = None
     epsilon: float | None = None
-    values: Mapping[str, object] = field(default_factory=dict)
 
 
 def _example(view: state.View) -> Selected:
@@ -186,27 +182,32 @@ def _example(view: state.View) -> Selected:
     families = {place: f"{place}. {name}" for place, name in enumerate(texts.sources, start=1)}
     source = fields.select(view, "source", "Family", families)
     n_texts = len(texts.texts[source - 1])
-    start = min(int(str(view["number"])), n_texts)
-    number = int(st.number_input(f"Text, 1 to {n_texts}", 1, n_texts, start, key=view.key("number")))
+    number = _number(view, n_texts, view.key("number"))
     reader = _reader(view)
-    name, values = f"synthetic text {number} of “{texts.sources[source - 1]}”", {"source": source, "number": number}
-    return _read_by(reader, name, partial(_scored, reader, source - 1, number - 1), values)
+    name = f"synthetic text {number} of “{texts.sources[source - 1]}”"
+    return _read_by(reader, name, partial(_scored, reader, source - 1, number - 1))
 
 
-def _read_by(reader: str, name: str, score: Callable[[], ScoredText], values: Mapping[str, object]) -> Selected:
+def _number(view: state.View, n_texts: int, key: str) -> int:
+    """Draws the choice of one of so many texts; returns its number, from 1."""
+    start = min(int(str(view["number"])), n_texts)
+    return view.keep("number", int(st.number_input(f"Text, 1 to {n_texts}", 1, n_texts, start, key=key)))
+
+
+def _read_by(reader: str, name: str, score: Callable[[], ScoredText]) -> Selected:
     """The text that is scored by this model, or why it is not; a text with a label is called by that, too."""
     try:
         text = score()
     except ReaderEnded as error:
-        return Selected(name, why=f"{capital(str(error))}.", is_warning=True, values={**values, "reader": reader})
+        return Selected(name, why=f"{capital(str(error))}.", is_warning=True)
     full_name = f"{name}, class “{text.label}”" if text.label else name
-    return Selected(full_name, text, reader=reader, values={**values, "reader": reader})
+    return Selected(full_name, text, reader=reader)
 
 
 def _reader(view: state.View) -> str:
     """Draws the choice of the model that reads, where there are two; returns its name."""
     if backbones.available(backbones.card(BIG)) is not None:
-        return BUNDLED
+        return view.keep("reader", BUNDLED)
     help_text = "SmolLM2 has 135 million weights. It reads in a process of its own, which takes some seconds to start."
     return fields.segmented(view, "reader", "Read by", READERS, help=help_text)
 
@@ -215,7 +216,7 @@ def _own(view: state.View) -> Selected:
     reader = _reader(view)
     if reader == BUNDLED:
         st.caption("Type a sentence into the field. It is scored in your browser and sent nowhere.")
-        return Selected("your sentence", is_typed=True, values={"reader": reader})
+        return Selected("your sentence", is_typed=True)
     written = st.text_area(
         "Your text", key="tokens-own", max_chars=MAX_CHARACTERS, height=160,
         help="Public or made-up text only. It is read by a model on this computer.",
@@ -233,7 +234,7 @@ def _own(view: state.View) -> Selected:
         st.caption(f"{len(written):,} characters are shown in {len(parts)} parts; the model reads each by itself.")
         part = int(st.number_input(f"Part, 1 to {len(parts)}", 1, len(parts), 1, key=f"tokens-part-{len(parts)}"))
     name = "your text, which you marked as public or made up"
-    return _read_by(reader, name, partial(_scored_own, reader, parts[part - 1]), {})
+    return _read_by(reader, name, partial(_scored_own, parts[part - 1]))
 
 
 def in_parts(text: str) -> list[str]:
@@ -255,7 +256,7 @@ def _of_run(view: state.View) -> Selected:
     result = state.run_result(state.store().get(run_id))
     events, name = list(of_kind(result.events, TokensScored)), result.name
     if not events:
-        return Selected(name, why=_empty_reason(result), result=result, values={"run": run_id})
+        return Selected(name, why=_empty_reason(result), result=result)
     budgets = sorted({event.cell.epsilon for event in events})
     labels = {each: epsilon_label(each, result.standing) for each in budgets}
     epsilon = fields.one_of("Requested ε", budgets, view, "epsilon", labels.__getitem__)
@@ -270,16 +271,15 @@ def _of_run(view: state.View) -> Selected:
     model = fields.one_of("Scored by the model", models, view, "model", MODELS.__getitem__)
     event, number = by_model[model], 1
     n_texts = len(event.texts)
+    view.values |= {"task": task, "model": model, "number": number}
     if n_texts > 1:
-        start = min(int(str(view["number"])), n_texts)
-        number = int(st.number_input(f"Text, 1 to {n_texts}", 1, n_texts, start, key=view.key(f"number-{n_texts}")))
-    chosen = {"task": task, "model": model, "epsilon": epsilon if len(budgets) > 1 else None, "number": number}
+        number = _number(view, n_texts, view.key(f"number-{n_texts}"))
     text = tokens.whole_words(event.texts[number - 1]) if n_texts else None
     backbone = result.spec.data.backbone
     why, reader = "" if text is not None else _empty_reason(result), backbone if model == "base" else None
     return Selected(
         f"text {number} of task {task} of the run “{name}”", text, why, reader=reader if reader in READERS else None,
-        result=result, epsilon=epsilon, values={"run": run_id, **chosen},
+        result=result, epsilon=epsilon,
     )  # fmt: skip
 
 
@@ -315,10 +315,7 @@ def _scored(reader: str, source: int, number: int) -> ScoredText:
     return token_heat.big().scored(rows, [texts.labels[source][number]], texts.strings)[0]
 
 
-def _scored_own(reader: str, text: str) -> ScoredText:
+@st.cache_data(max_entries=1, show_spinner=False, scope="session")
+def _scored_own(text: str) -> ScoredText:
     """The visitor's text, scored. Kept in this session only, so that no other visitor can see it."""
-    last = cast("tuple[tuple[str, str], ScoredText] | None", st.session_state.get("tokens-scored"))
-    if last is None or last[0] != (reader, text):
-        last = (reader, text), token_heat.big().scored(Texts([text]), [""], modes.texts().strings)[0]
-        st.session_state["tokens-scored"] = last
-    return last[1]
+    return token_heat.big().scored(Texts([text]), [""], modes.texts().strings)[0]

@@ -124,8 +124,8 @@ def _widget(setting: fields.Setting, start: object, key: str) -> object:
     if setting.sort == "flag":
         return st.checkbox(title, bool(start), key=key, help=text)
     if setting.sort == "choice":
-        place = setting.options.index(str(start))
-        return st.selectbox(title, setting.options, place, format_func=fields.option_title, key=key, help=text)
+        titles = {option: fields.option_title(option) for option in setting.options}
+        return fields.choice(title, titles, start, key=key, help=text)
     if setting.sort == "texts":
         names = ", ".join(cast("tuple[str, ...]", start or ()))
         typed = st.text_input(title, names, key=key, help=f"{text} Separated by commas.", max_chars=300)

@@ -229,13 +229,13 @@ def _change(view: state.View, raw: checks.Raw, changes: Mapping[str, object], *,
     if by_rule:
         changed["delta"] = None
     shown = {name: view[name] for name in ("run", "study", "question")}
-    view.go(train_form.codec(str(changed["method"]), str(changed["scenario"])).write({**changed, **shown}))
+    view.go(train_form.CODEC.write({**changed, **shown}))
 
 
 def bring(view: state.View) -> None:
     """Brings along what fits the data that were just chosen; a callback. Settings that are refused change nothing else."""
-    written, dataset = link.parameters(), str(st.session_state[view.key("dataset")])
-    values = train_form.codec_for(written).read(written).values
+    dataset = str(st.session_state[view.key("dataset")])
+    values = train_form.CODEC.read(link.parameters()).values
     raw = train_form.raw_of(values)
     with suppress(BadInput):
         changes = forecasts.fitting(raw, dataset)

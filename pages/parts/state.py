@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import cache, wraps
-from typing import TYPE_CHECKING, Final, ParamSpec
+from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
 
 import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from dpcl_core.runs.store import Store
 
 
+T = TypeVar("T")
 _CHANGES = "changes-of-page"  # session key: number of page changes
 LED_TO = "history-led-to"  # session key: the query to which Back or Forward led, until the page there is drawn
 _FROM = "from"  # parameter of a link within a page: the epoch that it was drawn in
@@ -88,12 +89,10 @@ class _Memory:
 class View:
     """The view of one page in one visit."""
 
-    def __init__(
-        self, page: str, codec_for: Callable[[Mapping[str, str]], link.Codec], start: Callable[[], Mapping[str, str]] = dict
-    ) -> None:
-        """`codec_for` gives the codec for a link's raw parameters (its method determines its settings).
+    def __init__(self, page: str, codec: link.Codec, start: Callable[[], Mapping[str, str]] = dict) -> None:
+        """`start` gives the view of a first visit without a link.
 
-        `start` gives the view of a first visit without a link.
+        `values`: what the link will say, by the names of its fields; at first what it says. Widgets put theirs into it.
         """
         link.begin()
         memory: _Memory = st.session_state.setdefault(f"view:{page}", _Memory())
@@ -116,11 +115,17 @@ class View:
             memory.epoch += 1
             memory.opened = parameters
         self._memory, self._page = memory, page
-        self.read: link.Read = codec_for(memory.seed).read(memory.seed)
+        self._codec, self.read = codec, codec.read(memory.seed)
+        self.values, self.kinds = dict(self.read.values), {field.name: field.kind for field in codec.fields}
 
     def __getitem__(self, name: str) -> object:
         """The value of a field at the start of this epoch."""
         return self.read.values[name]
+
+    def keep(self, name: str, value: T) -> T:
+        """Puts a field's value into what the link will say, and returns it."""
+        self.values[name] = value
+        return value
 
     def key(self, name: str) -> str:
         """The key of a field's widget: new with every epoch, so that the widget starts from the view again."""
@@ -130,21 +135,20 @@ class View:
         """The parameters of a link from this page to another view of it, which counts even where it was just left."""
         return {**link.open_view(), **parameters, _FROM: str(self._memory.epoch)}
 
-    def commit(self, values: Mapping[str, object], codec: link.Codec) -> dict[str, str]:
-        """Writes the current values to the address bar and the history; returns the query parameters."""
-        now = codec.write(values, self.read.unknown)
+    def commit(self) -> None:
+        """Writes the current values to the address bar and the history."""
+        now = self._codec.write(self.values, self.read.unknown)
         if is_history():
             st.session_state[LED_TO].clear()
         self._memory.record(now)
         self._memory.opened = None
         self._address(now)
         link.settle()
-        return now
 
-    def settle(self, values: Mapping[str, object], codec: link.Codec) -> None:
+    def settle(self) -> None:
         """Commits what a part of the page has changed by itself; draws the page again where its Undo and Redo change."""
         before = self.steps()
-        self.commit(values, codec)
+        self.commit()
         if self.steps() != before:
             st.rerun()
 
@@ -209,16 +213,8 @@ def store() -> Store:
 
 
 def whole_store() -> Store:
-    """The store with everything in it, for the administrator alone."""
+    """The store with everything in it, for the administrator and for rooms. Raises StoreTrouble if there is none."""
     return _store(place=_place())
-
-
-def store_if_any() -> Store | None:
-    """The store, or None if it cannot be opened, for pages that can do without."""
-    try:
-        return _store(place=_place())
-    except StoreTrouble:
-        return None
 
 
 def executor() -> LocalExecutor:
@@ -248,6 +244,11 @@ def guarded(draw: Callable[P, None]) -> Callable[P, None]:
             st.error(plain(f"{str(error).rstrip('.')}. {_GO_ON}" if goes_on else str(error)))
 
     return drawn
+
+
+def each_second(draw: Callable[P, None]) -> Callable[P, None]:
+    """Wraps a part of a page that is drawn again every second by itself, guarded."""
+    return st.fragment(guarded(draw), run_every=1.0)
 
 
 def where() -> tuple[str, str, str]:

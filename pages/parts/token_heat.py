@@ -191,7 +191,6 @@ def csv(text: ScoredText, dials: Dials) -> str:
 BUNDLED, BIG = "lm-tiny", "smollm2"
 MODEL_NAMES = {BUNDLED: "the bundled model", BIG: "SmolLM2"}
 RELEASES = (1, 3, 10, 30, 100)
-_KEPT = "tokens-read"
 HONEST = 8.0  # epsilon of a whole text, for the noise that has a bound
 
 
@@ -217,7 +216,7 @@ def draw_read(text: ScoredText, dials: Dials, reader: str, *, n_releases: int, k
     `reader`: the model whose tokens and embeddings they are.
     """
     try:
-        reads = _latest(text, reader, dials, n_releases)
+        reads = _latest(text.tokens, reader, tokens.values(text, "sigma", dials), n_releases, dials.delta)
     except token_reader.ReaderEnded as error:
         st.caption(f"Not shown: {error}.")
         return
@@ -238,8 +237,7 @@ def draw_read(text: ScoredText, dials: Dials, reader: str, *, n_releases: int, k
     layout.draw_table(("noise", "releases", "noised tokens read"), (
         (name, str(n), "–" if read.share is None else f"{100 * read.share:.1f} %") for name, n, read in rows
     ))  # fmt: skip
-    forget = st.session_state.pop
-    st.button("Draw again", key=key, on_click=forget, args=(_KEPT, None), help="Fresh noise; none is recorded")
+    st.button("Draw again", key=key, on_click=_latest.clear, help="Fresh noise; none is recorded")
     st.caption(
         f"δ = {dials.delta:g}. Embeddings of {MODEL_NAMES[reader]}, clipped to their median norm. "
         "Fresh noise in every epoch is one release per epoch; the attacker averages them. As published, stop words get "
@@ -253,29 +251,25 @@ def big() -> TokenReader:
     return TokenReader(BIG)
 
 
-def _latest(text: ScoredText, reader: str, dials: Dials, n_releases: int) -> tuple[Read, Read] | None:
-    """The text decoded under the published noise and under noise with a bound; cached for text, noise level and releases.
+@st.cache_data(max_entries=1, show_spinner=False, scope="session")
+def _latest(
+    words: tuple[str, ...], reader: str, sigmas: NDArray[np.float64], n_releases: int, delta: float
+) -> tuple[Read, Read] | None:
+    """The words decoded under the published noise and under noise with a bound; the last ones are kept for the visitor.
 
-    None if the text has other tokens in the model. Raises ReaderEnded.
+    None if they are other tokens in the model. Raises ReaderEnded.
     """
-    sigmas = tokens.values(text, "sigma", dials)
-    key = reader, text.tokens, sigmas.tobytes(), n_releases
-    kept = st.session_state.get(_KEPT)
-    if kept is None or kept[0] != key:
-        published = _read(text, reader, np.nan_to_num(sigmas, nan=0.0), n_releases)
-        honest = text_mechanisms.ratio_for(HONEST, dials.delta, len(text.tokens))
-        bounded = _read(text, reader, np.full(len(text.tokens), honest), 1)
-        kept = key, None if published is None or bounded is None else (published, bounded)
-        st.session_state[_KEPT] = kept
-    return cast("tuple[Read, Read] | None", kept[1])
+    published = _read(words, reader, np.nan_to_num(sigmas, nan=0.0), n_releases)
+    bounded = _read(words, reader, np.full(len(words), text_mechanisms.ratio_for(HONEST, delta, len(words))), 1)
+    return None if published is None or bounded is None else (published, bounded)
 
 
-def _read(text: ScoredText, reader: str, ratios: NDArray[np.float64], n_releases: int) -> Read | None:
+def _read(words: tuple[str, ...], reader: str, ratios: NDArray[np.float64], n_releases: int) -> Read | None:
     """The nearest token of each noisy embedding; `ratios` [m]: σ / C, 0 for no noise. None if the text has other tokens.
 
     The big model reads in a process of its own.
     """
-    asked = "".join(text.tokens), ratios.tolist(), n_releases
+    asked = "".join(words), ratios.tolist(), n_releases
     if reader == BUNDLED:
         found = token_reader.decoded(reader, lambda: token_reader.clipped(plain_language.load().embeddings), *asked)
     else:
@@ -318,18 +312,13 @@ def _of_tasks(result: Result, by_task: Mapping[int, TokensScored]) -> None:
     *others, at = sorted(by_task)
     if others:
         key = f"heat-task-{result.run_id}-{by_task[at].cell.epsilon:g}"
-        at = st.select_slider("A text of", [*others, at], at, format_func=lambda task: _task_name(result, task), key=key)
+        at = st.select_slider("A text of", [*others, at], at, format_func=result.task_name, key=key)
     _heatmap(result, by_task[at], key="over")
-
-
-def _task_name(result: Result, task: int) -> str:
-    names = result.started.task_names if result.started is not None else ()
-    return f"task {task + 1}" + (f", {names[task]}" if task < len(names) else "")
 
 
 def _heatmap(result: Result, event: TokensScored, *, key: str) -> None:
     """Draws the first text of one scoring, in the chosen layer."""
-    task = _task_name(result, event.task)
+    task = result.task_name(event.task)
     model = "the frozen public model" if event.model == "base" else "the model after the task"
     with layout.card(f"heat-{key}", f"**Which words are treated as sensitive?** :small[{plain(task)}; scored by {model}]"):
         dials, layers = dials_of(result.spec, event.cell.epsilon), (FIRST, *(each for each in tokens.SHOWN if each != FIRST))

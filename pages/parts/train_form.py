@@ -52,9 +52,18 @@ class _Dataset(link.Written):
         return link.checked(found, is_allowed=found in datasets.CARDS or found.startswith("own:"))
 
 
-def codec_for(parameters: Mapping[str, str]) -> link.Codec:
-    """The codec of a link to the Train page, with the settings of the method and scenario that it names."""
-    return codec(parameters.get("m", checks.DEFAULT_METHOD), parameters.get("s", checks.DEFAULT_SCENARIO))
+class _Codec(link.Codec):
+    """Links to the Train page: they have the settings of the method and the scenario that they name."""
+
+    def read(self, parameters: Mapping[str, str]) -> link.Read:
+        named = parameters.get("m", checks.DEFAULT_METHOD), parameters.get("s", checks.DEFAULT_SCENARIO)
+        return codec(*named).read(parameters)
+
+    def write(self, values: Mapping[str, object], unknown: Mapping[str, str] | None = None) -> dict[str, str]:
+        return codec(str(values["method"]), str(values["scenario"])).write(values, unknown)
+
+
+CODEC: Final = _Codec()
 
 
 @lru_cache(maxsize=200)
@@ -103,7 +112,7 @@ def values_of(spec: RunSpec) -> Values:
 
 def parameters_of(spec: RunSpec, run_id: str | None = None, question: str | None = None) -> dict[str, str]:
     """The link that fills the form with a spec, shows a run, and keeps the question that the form started from."""
-    return codec(spec.method, spec.scenario.kind).write({**values_of(spec), "run": run_id, "question": question})
+    return CODEC.write({**values_of(spec), "run": run_id, "question": question})
 
 
 def raw_of(values: Mapping[str, object]) -> dict[str, object]:

@@ -23,7 +23,7 @@ from dpcl_core.runs.audits import Audit, Audits, Studies, Study, refusal
 from dpcl_core.runs.run import Run, seconds_left
 from dpcl_core.spec import RunSpec
 from dpcl_core.tuning import search, settings
-from pages.parts import claim_calculator, fields, figure_card, layout, link, run_panel, state, status_line, text, train_form
+from pages.parts import claim_calculator, fields, figure_card, layout, link, run_panel, state, status_line, train_form
 from pages.parts.text import capital, plain
 
 ANCHOR = "tuning"
@@ -54,8 +54,7 @@ def panel(view: state.View, study_id: str, form: RunSpec | None) -> None:
         _watch(view, study_id, form)
 
 
-@st.fragment(run_every=1.0)
-@state.guarded
+@state.each_second
 def _watch(view: state.View, study_id: str, form: RunSpec | None) -> None:
     study = Studies(state.store()).get(study_id)
     if study.turn.is_over:
@@ -76,9 +75,8 @@ def _draw(view: state.View, study: Study, form: RunSpec | None) -> None:
         _best(view, study, form)
         if study.trials and study.sizes is not None:
             table, n_held_out = frame(study), study.sizes.n_validation
-            picture = reproduction.trials(
-                table, n_trials=study.tune.n_trials, n_validation=n_held_out, dark=text.is_dark()
-            )
+            n_trials = study.tune.n_trials
+            picture = figure_card.built(reproduction.trials, table, n_trials=n_trials, n_validation=n_held_out)
             figure_card.show(picture, None, key="tuning-trials", live=True)
             shown = table.assign(accuracy=(100 * table["accuracy"]).round(1), trouble=table["trouble"].fillna(""))
             st.dataframe(
@@ -213,10 +211,9 @@ def _choices(values: Mapping[str, object], spec: RunSpec, device: str) -> None:
             f"{n_trials + 1} times, but the statement counts one use. It will say so."
         )
     elif here := _proxies_here(spec.data.dataset):
-        proxy = st.selectbox(
-            "Public dataset", here, format_func=lambda name: datasets.card(name).title,
-            key=f"tune-proxy-{spec.data.dataset}", help="Only datasets without examples of the private one.",
-        )  # fmt: skip
+        titles = {name: datasets.card(name).title for name in here}
+        said = "Only datasets without examples of the private one."
+        proxy = fields.choice("Public dataset", titles, None, key=f"tune-proxy-{spec.data.dataset}", help=said)
     else:
         st.caption("There is no other dataset on this computer: put one into the folder named by DPCL_DATA.")
     budgets, seeds = sorted(spec.privacy.epsilons), spec.seeds
@@ -248,7 +245,7 @@ def _proxies_here(dataset: str) -> tuple[str, ...]:
 def _show(values: Mapping[str, object], study_id: str | None) -> None:
     """Adds the tuning to the form's current link and reruns the page."""
     linked = link.parameters()
-    form_link = train_form.codec(str(values["method"]), str(values["scenario"])).write({**values, "study": study_id})
+    form_link = train_form.CODEC.write({**values, "study": study_id})
     st.session_state["show-study"] = form_link | {key: linked[key] for key in ("run", "f") if key in linked}
     st.rerun()
 
@@ -286,8 +283,7 @@ def audit_panel(run: Run, *, always: bool = False) -> None:
         _draw_audit_panel(run, run.readable_spec, run_audits, always=always)
 
 
-@st.fragment(run_every=1.0)
-@state.guarded
+@state.each_second
 def _watch_audit(run_id: str) -> None:
     run, run_audits = state.store().get(run_id), Audits(state.store()).of_run(run_id)
     if not run_audits or run_audits[0].turn.is_over or run.readable_spec is None:
@@ -308,8 +304,7 @@ def _draw_audit_panel(run: Run, spec: RunSpec, run_audits: list[Audit], *, alway
         if run_audits and not run_audits[0].turn.is_over:
             done, n_budgets = len(run_audits[0].results), len(spec.privacy.epsilons)
             st.html(run_panel.segments(done / n_budgets, n_budgets))
-        if message := st.session_state.pop("refused", None):
-            st.error(plain(message))
+        run_panel.draw_refusal()
         if refused is not None:
             st.markdown(plain(f"{capital(methods.card(spec.method).title)} {refused[0]}."))
             if refused[1] is not None:

@@ -178,11 +178,12 @@ def _page() -> None:
     from pages.parts.state import View
 
     codec = link.Codec(link.Field("size", "s", "size", link.Whole(1, 9), 1))
-    view = View("made-up", lambda _: codec)
+    view = View("made-up", codec)
     size = st.number_input("Size", 1, 9, int(str(view["size"])), key=view.key("size"))
     if st.session_state["is_cut_off"]:
         st.stop()
-    view.commit({"size": size}, codec)
+    view.values = {"size": size}
+    view.commit()
 
 
 @pytest.mark.parametrize("address", [{}, {"v": "1", "s": "3"}])
@@ -353,7 +354,7 @@ LINKS: dict[str, tuple[link.Codec, str, dict[str, object]]] = {
         runs.CODEC, f"v=1&r={RUN}%2C{RUN}&f=1&a=A&b=B",
         {"runs": (RUN, RUN), "focus": 1.0, "first": "A", "second": "B"},
     ),
-    "train": (train_form.codec_for({}), TRAIN, {"focus": 0.5, "epsilons": (0.5, math.inf), "seeds": (3, 4)}),
+    "train": (train_form.CODEC, TRAIN, {"focus": 0.5, "epsilons": (0.5, math.inf), "seeds": (3, 4)}),
 }  # fmt: skip
 
 

@@ -183,18 +183,18 @@ def test_no_part_that_stands_still_asks_or_looks_at_a_visitor() -> None:
 # Pictures are built once for all visitors.
 
 
-def test_equal_tables_give_the_picture_that_was_built_and_others_a_new_one() -> None:
+def test_equal_tables_give_the_picture_that_was_built_and_others_a_new_one(monkeypatch: Patch) -> None:
     built: list[float] = []
 
     def build(table: pd.DataFrame, *, dark: bool = False) -> Picture:
         built.append(float(table["value"].sum()))
         return theme.nothing("", dark, 100)
 
-    draw = figure_card.kept_builder(build)
-    first = draw(pd.DataFrame({"value": [1.0, 2.0]}))
-    assert figure_card.kept_builder(build)(pd.DataFrame({"value": [1.0, 2.0]})) is first
-    assert draw(pd.DataFrame({"value": [1.0, 3.0]})) is not first
-    assert draw(pd.DataFrame({"value": [1.0, 2.0]}), dark=True) is not first
+    first = figure_card.built(build, pd.DataFrame({"value": [1.0, 2.0]}))
+    assert figure_card.built(build, pd.DataFrame({"value": [1.0, 2.0]})) is first
+    assert figure_card.built(build, pd.DataFrame({"value": [1.0, 3.0]})) is not first
+    monkeypatch.setattr("pages.parts.text.is_dark", lambda: True)
+    assert figure_card.built(build, pd.DataFrame({"value": [1.0, 2.0]})) is not first
     assert built == [3.0, 4.0, 3.0]
 
 

@@ -284,7 +284,7 @@ def test_every_spec_survives_the_form(home: object) -> None:
     data = {"dataset": "har-wisdm", "train_per_source": 300}
     for spec in [*specs, *(checks.parse({"data": data, "scenario": stream}) for stream in STREAMS)]:
         link = train_form.parameters_of(spec)
-        read = train_form.codec_for(link).read(link)
+        read = train_form.CODEC.read(link)
         assert not read.notices
         assert checks.parse(train_form.raw_of(read.values)) == spec
 
