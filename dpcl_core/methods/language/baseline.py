@@ -44,7 +44,15 @@ from dpcl_core.methods.common.method import MethodCard, PublicContext, PublicSiz
 from dpcl_core.methods.language import params as language
 from dpcl_core.methods.language.adapted_model import AdaptedModel, TrainingInputs, progress_of
 from dpcl_core.methods.language.lazy_learner import LazyLearner
-from dpcl_core.methods.language.params import Budget, BudgetPer, CopyNoise, LabelShare, LanguageParams, Length
+from dpcl_core.methods.language.params import (
+    Budget,
+    BudgetPer,
+    CopyNoise,
+    LabelShare,
+    LanguageParams,
+    Length,
+    noise_of_copies,
+)  # fmt: skip
 from dpcl_core.methods.language.public_text import Prompted, planes
 from dpcl_core.privacy import accounting, text_mechanisms
 from dpcl_core.privacy.accounting import LocalDpEvent
@@ -192,17 +200,13 @@ class Plan:
         return book
 
     def copy_noise(self, epsilon: float) -> CopyNoise:
-        """The noise of a budget for a whole text, or for one token in one position. The label's share is subtracted first.
+        """The noise of a budget for a whole text, or for one token in one position.
 
         Where a person has a text in every task and the budget is the total, it covers the tokens and labels of all of them.
         """
-        if math.isinf(epsilon):
-            return CopyNoise(0.0, math.inf)
-        params, label = self.params, self.params.label_share * epsilon
-        n_texts = self.facts.n_recurring if params.budget == "total" else 1
-        n_tokens = params.length * n_texts if params.budget_per == "text" else 1
-        ratio = text_mechanisms.ratio_for(epsilon - label, self.privacy.delta, n_tokens)
-        return CopyNoise(ratio, label / n_texts if label > 0 else math.inf)
+        params, n_texts = self.params, self.facts.n_recurring if self.params.budget == "total" else 1
+        n_tokens = params.length if params.budget_per == "text" else 1
+        return noise_of_copies(epsilon, self.privacy.delta, params.label_share, n_tokens, n_texts)
 
     def copies_ledger(self, noise: CopyNoise) -> Ledger:
         """A ledger with one noisy copy of every text of the stream, entered as the mechanisms enter it."""

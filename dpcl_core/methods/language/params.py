@@ -13,6 +13,7 @@ from dpcl_core.backbones.packaged import BUNDLED
 from dpcl_core.errors import BadInput
 from dpcl_core.methods.common.dpsgd import ROUNDING_ASSUMED
 from dpcl_core.methods.common.method import MethodCard, PublicSizes, printed_by, settings_of
+from dpcl_core.privacy import text_mechanisms
 from dpcl_core.published import Printed, PrintedPart, Values, setting
 from dpcl_core.scenarios.catalog import WITHOUT_CLIENTS
 from dpcl_core.spec import Inputs, Params, PrivacySpec, RunSpec, parameter
@@ -39,6 +40,14 @@ class CopyNoise:
 
     ratio: float
     epsilon_labels: float
+
+
+def noise_of_copies(epsilon: float, delta: float, label_share: float, n_tokens: int, n_texts: int) -> CopyNoise:
+    """The noise that keeps `n_tokens` tokens of each of a person's `n_texts` texts, and their labels, within the budget."""
+    if math.isinf(epsilon):
+        return CopyNoise(0.0, math.inf)
+    ratio = text_mechanisms.ratio_for((1 - label_share) * epsilon, delta, n_tokens, n_texts)
+    return CopyNoise(ratio, label_share * epsilon / n_texts if label_share > 0 else math.inf)
 
 
 @dataclass(frozen=True, kw_only=True)

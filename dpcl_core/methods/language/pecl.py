@@ -32,7 +32,7 @@ from dpcl_core.methods.language.lazy_learner import LazyLearner
 from dpcl_core.methods.language.params import Budget, BudgetPer, CopyNoise, LabelShare, Length, Positive, UnlearningForm
 from dpcl_core.methods.language.public_text import TEXT, Planes, planes
 from dpcl_core.methods.language.sculpting import Scorer, Sculpted, SculptingParams
-from dpcl_core.privacy import accounting, gaussian, text_mechanisms
+from dpcl_core.privacy import accounting, gaussian
 from dpcl_core.privacy.accounting import LocalDpEvent
 from dpcl_core.privacy.dp_events import dp
 from dpcl_core.privacy.gaussian import SENSITIVITY
@@ -219,8 +219,8 @@ def noises(params: PeclParams, privacy: PrivacySpec, facts: PublicSizes, epsilon
 
         return Noises(accounting.calibrated(of_stream, epsilon, privacy.delta, privacy.adjacency))
     n_tokens = params.length if params.budget_per == "text" else 1
-    ratio = text_mechanisms.ratio_for((1 - params.label_share) * epsilon, privacy.delta, n_tokens, n_uses)
-    return Noises(ratio=ratio, labels=params.label_share * epsilon / n_uses if params.label_share > 0 else math.inf)
+    copies = language.noise_of_copies(epsilon, privacy.delta, params.label_share, n_tokens, n_uses)
+    return Noises(ratio=copies.ratio, labels=copies.epsilon_labels)
 
 
 def planned(spec: RunSpec, facts: PublicSizes, epsilon: float, ledger: Ledger) -> None:

@@ -529,6 +529,22 @@ def test_noisy_copies_of_texts_stay_within_the_total(facts: PublicSizes, label_s
         assert label_share or found > 0.999 * epsilon
 
 
+@pytest.mark.parametrize("facts", [FACTS, EVERY], ids=["once", "every"])
+@pytest.mark.parametrize("per", ["text", "token"])
+@pytest.mark.parametrize("budget", ["total", "per-task"])
+def test_copies_of_pecl_and_of_baselines_have_the_same_noise(facts: PublicSizes, per: str, budget: str) -> None:
+    """At one budget they are compared; a token of a person who comes in every task once had less of it in baselines."""
+    asked = {"budget_per": per, "budget": budget, "label_share": 0.25, "length": 32}
+    ours, theirs = pecl.PeclParams(mode="local", **asked), BaselineParams(mechanism="fn", **asked)  # type: ignore[arg-type]
+    noise = ours.copy_noise(REPLACED, facts, 8.0)
+    assert noise == theirs.copy_noise(REPLACED, facts, 8.0)
+    n_uses = facts.n_tasks if budget == "total" and facts is EVERY else 1
+    n_tokens = (32 if per == "text" else 1) * n_uses
+    found = gaussian.epsilon(noise.ratio / (2 * math.sqrt(n_tokens)), REPLACED.delta)
+    assert 5.999 < found <= 6.0, "the noise is rounded up to some digits"
+    assert noise.epsilon_labels == 2.0 / n_uses
+
+
 def test_the_noise_of_copies_is_that_of_all_tokens_of_a_text() -> None:
     """Sixty-four tokens: sigma over the clip 67.6 for 1, 10.45 for 8; for one token 8.449 and 1.306."""
     for per, one, eight in (("text", 67.6, 10.45), ("token", 8.449, 1.306)):
