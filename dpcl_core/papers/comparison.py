@@ -16,6 +16,7 @@ from dpcl_core.data import catalog as datasets
 from dpcl_core.events import References
 from dpcl_core.figures.picture import Picture, epsilon_label
 from dpcl_core.figures.statistics import Interval, interval, p_values
+from dpcl_core.later import pd
 from dpcl_core.methods import catalog as methods
 from dpcl_core.papers import questions
 from dpcl_core.papers.claims import Form
@@ -24,8 +25,6 @@ from dpcl_core.papers.paper import Experiment, Figure, Ordering, Paper, unpaired
 from dpcl_core.spec import RunSpec
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from dpcl_core.figures.curves import Series
 
 _Key = tuple[str, str, float, str]  # of a number: method, variant, epsilon and metric
@@ -313,8 +312,6 @@ def draw_figure(
 
 
 def _over_tasks(form: Form, figure: Figure, epsilon: float | None, dark: bool) -> Drawn:
-    import pandas as pd
-
     from dpcl_core.figures import curves, theme
 
     lines: list[Series] = []
@@ -364,8 +361,6 @@ def _p_values(form: Form, test: Ordering | None, dark: bool) -> Drawn:
 
 
 def _over_settings(form: Form, figure: Figure, epsilon: float | None, dark: bool) -> Drawn:
-    import pandas as pd
-
     from dpcl_core.figures import reproduction
 
     rows = [
