@@ -18,6 +18,7 @@ from dpcl_core.backbones import catalog as backbones
 from dpcl_core.data import catalog as datasets
 from dpcl_core.errors import BadInput
 from dpcl_core.fields import flat
+from dpcl_core.figures import curves
 from dpcl_core.figures.picture import Picture, Provenance
 from dpcl_core.later import pd
 from dpcl_core.methods import catalog as methods
@@ -80,8 +81,6 @@ def ghost(
 
     `example`: the settings of a further record and its accuracies as `runs.frames` has them, for data that no other is on.
     """
-    from dpcl_core.figures import curves
-
     run = nearest(spec)
     if run is not None:
         of, title, table = run.spec, run.dataset_title, _accuracies(run)

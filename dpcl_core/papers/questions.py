@@ -18,6 +18,7 @@ from dpcl_core.backbones import catalog as backbones
 from dpcl_core.data import catalog as datasets
 from dpcl_core.errors import unknown
 from dpcl_core.events import References
+from dpcl_core.figures import answer
 from dpcl_core.figures.picture import Picture, epsilon_text, minus
 from dpcl_core.later import pd
 from dpcl_core.methods import catalog as methods
@@ -333,8 +334,6 @@ def picture(
 
     `with_forgetting`: the finding says what was lost, too.
     """
-    from dpcl_core.figures import answer
-
     audited = {
         (titles[label], model.epsilon): bound
         for label, run in found.items()
@@ -351,8 +350,6 @@ def finding(
     spec: RunSpec, found: Mapping[str, Measured], titles: Mapping[str, str], *, with_forgetting: bool = False
 ) -> str:
     """The finding of `picture` for final scores, with its uncertainty."""
-    from dpcl_core.figures import answer
-
     return answer.finding(scores(found, titles), **_options(spec, found, titles, with_forgetting=with_forgetting))
 
 
