@@ -20,7 +20,7 @@ FLOORS = [
     "figures", "lessons", "runs", "tuning", "presets", "explorers", "attacks", "engine", "learning", "checkpoints",
     "combinations", "checks", "methods", "methods.features", "methods.lifelong", "methods.language", "methods.federated",
     "methods.common", "backbones", "scenarios", "data", "privacy", "metrics", "events", "published", "spec",
-    "fields", "machine", "unforeseen", "paths", "documents", "arrays", "errors", "version",
+    "fields", "machine", "unforeseen", "later", "paths", "documents", "arrays", "errors", "version",
 ]  # fmt: skip
 FAMILIES = [name for name in FLOORS if name.startswith("methods.") and name != "methods.common"]
 MODULES = sorted((ROOT / "dpcl_core").rglob("*.py"))

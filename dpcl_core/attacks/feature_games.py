@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from dpcl_core.attacks import play
 from dpcl_core.attacks.catalog import Audit
 from dpcl_core.attacks.play import Floats, Game, Released, Seen, digits
+from dpcl_core.backbones.later import adaptable, torch
 from dpcl_core.data import catalog as datasets
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.method import PublicContext, settings_of
@@ -30,7 +31,6 @@ from dpcl_core.scenarios.stream import Examples
 from dpcl_core.spec import RunSpec, updated
 
 if TYPE_CHECKING:
-    from dpcl_core.backbones import adaptable
     from dpcl_core.methods.features.adapters import Adapted
 
 N_PERSONS = 2048  # planted examples, each along an axis that no other features use
@@ -290,8 +290,6 @@ def adapter_real_digit_game(spec: RunSpec) -> Game:
 
 @lru_cache(maxsize=1)
 def _network(backbone: str) -> adaptable.Network:
-    from dpcl_core.backbones import adaptable
-
     return adaptable.load(backbone)
 
 
@@ -318,8 +316,6 @@ def initial_network(spec: RunSpec, n_classes: int) -> Adapted:
 
 def _gradients(spec: RunSpec, pictures: NDArray[np.generic], labels: NDArray[np.int64], n_classes: int) -> Floats:
     """Every example's clipped gradient at the initial weights [n, weights]."""
-    import torch
-
     from dpcl_core.methods.features.side_by_side import Gradients
 
     clipped = Gradients(initial_network(spec, n_classes), settings_of(spec, PeftParams).clip_norm, 1, "cpu")
@@ -399,8 +395,6 @@ def pictures_game(spec: RunSpec, epsilon: float, n_persons: int) -> Game:
 
 def _last_inputs(network: Adapted, drawn: NDArray[np.uint8]) -> Floats:
     """Inputs of the last layer [n, dimensions] for pictures [n, side, side, channels]."""
-    import torch
-
     with torch.no_grad():
         pieces = [
             network.features(torch.from_numpy(drawn[start : start + _TOGETHER])) for start in range(0, len(drawn), _TOGETHER)

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,14 +14,11 @@ from dpcl_core import arrays, paths
 from dpcl_core.backbones import weights
 from dpcl_core.backbones.catalog import BackboneCard
 from dpcl_core.backbones.extractor import pictures, precision
+from dpcl_core.backbones.later import adaptable, networks, torch
 from dpcl_core.data import catalog as datasets
 from dpcl_core.data.dataset import Content
 from dpcl_core.errors import BadInput, DataMissing, at_most, instead_of
 from dpcl_core.privacy.sums import RowProducts, row_blocks
-
-if TYPE_CHECKING:
-    from dpcl_core.backbones.adaptable import Network
-    from dpcl_core.backbones.networks import Whitened
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +39,13 @@ class Bundled:
 
     def batches(self, images: Content) -> Iterator[NDArray[np.float32]]:
         """float32 [b, K]: the network's features, whitened."""
-        from dpcl_core.backbones.adaptable import Input, in_batches
-        from dpcl_core.backbones.networks import SIZE, normalised
-
         ready = network(self.name).to(self.device).eval()
-        form, given = Input(SIZE, 3, "bilinear"), pictures(images, self.name)
-        return in_batches(lambda pixels: ready.frozen(normalised(pixels)), form, given, self.feature_dim, self.device)
+        form, given = adaptable.Input(networks.SIZE, 3, "bilinear"), pictures(images, self.name)
+
+        def forward(pixels: torch.Tensor) -> torch.Tensor:
+            return ready.frozen(networks.normalised(pixels))
+
+        return adaptable.in_batches(forward, form, given, self.feature_dim, self.device)
 
 
 def make(card: BackboneCard, device: str) -> Bundled:
@@ -56,29 +53,22 @@ def make(card: BackboneCard, device: str) -> Bundled:
     return Bundled(card.name, weights.bundled(card.name), device)
 
 
-def make_network(card: BackboneCard, device: str) -> Network:
+def make_network(card: BackboneCard, device: str) -> adaptable.Network:
     """The network up to its frozen features, for adapting its layers. Raises what `network` raises."""
-    from torch import nn
-
-    from dpcl_core.backbones.adaptable import Input, Network, Pictures
-    from dpcl_core.backbones.networks import CENTRE, SIZE, SPREAD, Frozen
-
     ready = network(card.name)
-    frozen: nn.Module = Frozen(ready).requires_grad_(False)
-    pictures = Pictures(frozen, Input(SIZE, 3, "bilinear"), (CENTRE,) * 3, (SPREAD,) * 3).eval().to(device)
-    return Network(card.name, pictures, ready.feature_dim, device)
+    frozen: torch.nn.Module = networks.Frozen(ready).requires_grad_(False)
+    form, mean, std = adaptable.Input(networks.SIZE, 3, "bilinear"), (networks.CENTRE,) * 3, (networks.SPREAD,) * 3
+    pictures = adaptable.Pictures(frozen, form, mean, std).eval().to(device)
+    return adaptable.Network(card.name, pictures, ready.feature_dim, device)
 
 
-def network(name: str) -> Whitened:
+def network(name: str) -> networks.Whitened:
     """The network itself, float32 on the CPU, with its head and everything trainable.
 
     Raises DataMissing where its files are missing, BadInput where they do not match the card.
     """
-    import torch
     from safetensors import SafetensorError
     from safetensors.torch import load
-
-    from dpcl_core.backbones import networks
 
     bundle = weights.bundled(name)
     with weights.whole(name, bundle.path, OSError, ValueError, KeyError, RuntimeError, SafetensorError):

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from dpcl_core.backbones import catalog, extractor, weights
 from dpcl_core.backbones.catalog import BackboneCard
+from dpcl_core.backbones.later import adaptable, torch
 from dpcl_core.backbones.plain_language import STOP_WORDS
 from dpcl_core.backbones.weights import FIELD
 from dpcl_core.data.dataset import Content
@@ -29,9 +30,7 @@ from dpcl_core.errors import BadInput
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
     from tokenizers import Tokenizer
-    from torch import Tensor
 
-    from dpcl_core.backbones.adaptable import Bert, Network
 
 Floats = NDArray[np.float32]
 _ALONE = "one text at a time"  # in identities: features computed beside other texts differ from these in the last digits
@@ -92,10 +91,8 @@ def make(card: BackboneCard, device: str) -> _Encoder:
     return OfLibrary(card.name, f"{card.name}|{content.hexdigest()}|{_ALONE}", folder, device)
 
 
-def make_network(card: BackboneCard, device: str) -> Network:
+def make_network(card: BackboneCard, device: str) -> adaptable.Network:
     """The last blocks of MiniLM, for adapting their layers. Raises BadInput for other encoders, and what `make` raises."""
-    from dpcl_core.backbones import adaptable
-
     if card.name != catalog.MINILM:
         allowed = f"must be {catalog.MINILM} or a language model to be adapted"
         raise BadInput(FIELD, card.name, allowed, {FIELD: catalog.MINILM})
@@ -106,8 +103,8 @@ def make_network(card: BackboneCard, device: str) -> Network:
         tokenizer.enable_truncation(adaptable.PIECES)
         return [one.ids for one in tokenizer.encode_batch(list(strings))]
 
-    def below(ids: Tensor, is_piece: Tensor) -> Tensor:
-        return cast("Tensor", bert(ids, is_piece[:, None, None, :], n_blocks=cut))
+    def below(ids: torch.Tensor, is_piece: torch.Tensor) -> torch.Tensor:
+        return cast("torch.Tensor", bert(ids, is_piece[:, None, None, :], n_blocks=cut))
 
     last = adaptable.OfBert(list(bert.blocks)[cut:])
     return adaptable.text_network(card.name, last, pieces, below, bert.norm.normalized_shape[0], device)
@@ -234,32 +231,27 @@ class MiniLM(_Encoder):
         ])  # fmt: skip
 
 
-def _states(network: Bert, ids: Sequence[int], device: str) -> Floats:
+def _states(network: adaptable.Bert, ids: Sequence[int], device: str) -> Floats:
     """Last hidden states float32 [S, 384] of one text's pieces.
 
     One text without padding, so that no other text is in any product. Batches of similar length took a seventh less time
     on AG News, but may give a text other last digits at another place.
     """
-    import torch
-
     with torch.inference_mode():
         return cast(Floats, network(torch.tensor([ids], dtype=torch.int64, device=device))[0].cpu().numpy())
 
 
 @lru_cache(maxsize=1)
-def opened_minilm(device: str) -> tuple[Tokenizer, Bert]:
+def opened_minilm(device: str) -> tuple[Tokenizer, adaptable.Bert]:
     """Tokenizer and network, read and checked once per process. Raises BadInput, DataMissing."""
-    import torch
     from safetensors.torch import load
     from tokenizers import Tokenizer
-
-    from dpcl_core.backbones.adaptable import Bert
 
     state, vocabulary = catalog.minilm()
     tokenizer = Tokenizer.from_str(vocabulary.decode("utf-8"))
     tokenizer.no_padding()
     tensors = {name: one.to(device, torch.float32) for name, one in load(state).items() if one.is_floating_point()}
-    return tokenizer, Bert(tensors)
+    return tokenizer, adaptable.Bert(tensors)
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,8 +272,6 @@ class OfLibrary(_Encoder):
         return np.asarray(self._model().encode(list(strings), batch_size=1, show_progress_bar=False), np.float32)
 
     def _of_words(self, sentences: Sequence[tuple[str, ...]]) -> Floats:
-        import torch
-
         model, features = self._model(), []
         tokenizer, network = getattr(model, "tokenizer", None), getattr(model[0], "auto_model", None)
         if network is None or tokenizer is None or not getattr(tokenizer, "is_fast", False):

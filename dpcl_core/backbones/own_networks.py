@@ -17,22 +17,18 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from hashlib import sha256
 from importlib import import_module
-from typing import TYPE_CHECKING, Literal, cast
+from typing import Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core.backbones import extractor
 from dpcl_core.backbones.catalog import OWN, BackboneCard
+from dpcl_core.backbones.later import adaptable, torch
 from dpcl_core.backbones.weights import FIELD
 from dpcl_core.data.card import Kind
 from dpcl_core.data.dataset import Content
 from dpcl_core.errors import BadInput, unknown
-
-if TYPE_CHECKING:
-    from torch import Tensor, nn
-
-    from dpcl_core.backbones.adaptable import Inside, Network
 
 _ELSEWHERE = "DPCL_NETWORKS"
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
@@ -46,7 +42,7 @@ class _Registered:
     """A network that is made when it is first used."""
 
     card: BackboneCard
-    make: Callable[[], nn.Module]
+    make: Callable[[], torch.nn.Module]
     shape: tuple[int, ...]
 
 
@@ -54,7 +50,8 @@ _known: dict[str, _Registered] = {}
 
 
 def register_network(
-    name: str, make: Callable[[], nn.Module], *, shape: Sequence[int], trained_on: str | None = None, saw: Sequence[str] = ()
+    name: str, make: Callable[[], torch.nn.Module], *, shape: Sequence[int], trained_on: str | None = None,
+    saw: Sequence[str] = ()
 ) -> None:
     """Registers your own torch network as the backbone own:NAME; a second one of this name takes the first one's place.
 
@@ -116,7 +113,7 @@ class Own:
     """The extractor of a registered network."""
 
     identity: str
-    network: Network
+    network: adaptable.Network
 
     @property
     def feature_dim(self) -> int:
@@ -124,11 +121,9 @@ class Own:
 
     def batches(self, content: Content) -> Iterator[NDArray[np.float32]]:
         """float32 [b, K], as the network gives them."""
-        from dpcl_core.backbones.adaptable import of_rows
-
         yield np.zeros((0, self.feature_dim), np.float32)
         rows = extractor.result_of(self.network.features.stored(content))
-        yield from of_rows(self.network.features, rows, _AT_ONCE, self.network.device)
+        yield from adaptable.of_rows(self.network.features, rows, _AT_ONCE, self.network.device)
 
 
 def make(card: BackboneCard, device: str) -> Own:
@@ -137,45 +132,41 @@ def make(card: BackboneCard, device: str) -> Own:
     return Own(f"{identity}|{extractor.precision(device)}", _on(network, device))
 
 
-def make_network(card: BackboneCard, device: str) -> Network:
+def make_network(card: BackboneCard, device: str) -> adaptable.Network:
     """The network, for adapting its layers. Raises what `make` raises."""
     return _on(_opened(_registered(card.name))[0], device)
 
 
-def _on(network: Network, device: str) -> Network:
+def _on(network: adaptable.Network, device: str) -> adaptable.Network:
     return replace(network, features=network.features.to(device), device=device)
 
 
 @lru_cache(maxsize=4)
-def _opened(entry: _Registered) -> tuple[Network, str]:
+def _opened(entry: _Registered) -> tuple[adaptable.Network, str]:
     """The network, checked, and what tells it from others: its numbers and what it makes of public probes.
 
     Features in the cache are then never those of another network of the same name.
     """
-    import torch
-    from torch import nn
-
-    from dpcl_core.backbones.adaptable import Input, Network, Pictures, Values
-
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         made = entry.make()
-        if not isinstance(made, nn.Module):
+        if not isinstance(made, torch.nn.Module):
             allowed = f"must be a torch.nn.Module, and its function made a {type(made).__name__}"
             raise BadInput(FIELD, entry.card.name, allowed)
         with _tried(entry), torch.no_grad():
             made.float().eval()(torch.zeros(1, *entry.shape))  # lazy layers get their weights
     made.requires_grad_(False)
     features = _checked(made, entry)
-    inside: Inside = Values(entry.card.name, made, entry.shape)
+    inside: adaptable.Inside = adaptable.Values(entry.card.name, made, entry.shape)
     if len(entry.shape) == 3:
         n_channels, side, _ = entry.shape
-        form = Input(side, cast(Literal[1, 3], n_channels), "bilinear")
-        inside = Pictures(made, form, (0.0,) * n_channels, (255.0,) * n_channels)
+        form = adaptable.Input(side, cast(Literal[1, 3], n_channels), "bilinear")
+        inside = adaptable.Pictures(made, form, (0.0,) * n_channels, (255.0,) * n_channels)
     digest = sha256(features.numpy().tobytes())
     for name, tensor in made.state_dict().items():
         digest.update(name.encode() + tensor.cpu().contiguous().numpy().tobytes())
-    return Network(entry.card.name, inside.eval(), features.shape[1], "cpu"), f"{entry.card.name}|{digest.hexdigest()}"
+    name = entry.card.name
+    return adaptable.Network(name, inside.eval(), features.shape[1], "cpu"), f"{name}|{digest.hexdigest()}"
 
 
 @contextmanager
@@ -189,20 +180,17 @@ def _tried(entry: _Registered) -> Iterator[None]:
         raise BadInput(FIELD, entry.card.name, allowed) from error
 
 
-def _checked(made: nn.Module, entry: _Registered) -> Tensor:
+def _checked(made: torch.nn.Module, entry: _Registered) -> torch.Tensor:
     """The features of public probes [3, K], after every layer was seen to keep examples apart.
 
     A layer keeps them apart if the first example's output is the same beside others of any value and number. Raises BadInput
     naming the first layer that does not.
     """
-    import torch
-    from torch import nn
-
     def refuse(allowed: str) -> BadInput:
         return BadInput(FIELD, entry.card.name, allowed)
 
     for name, layer in made.named_modules():
-        if isinstance(layer, nn.modules.batchnorm._BatchNorm):
+        if isinstance(layer, torch.nn.modules.batchnorm._BatchNorm):
             named = f"mixes examples in its layer {name or 'network'} ({type(layer).__name__})"
             mend = "put GroupNorm in its place, or fold it into the layer before it (torch.nn.utils.fusion)"
             raise refuse(f"{named}: {mend}")
@@ -227,11 +215,9 @@ def _checked(made: nn.Module, entry: _Registered) -> Tensor:
     return features
 
 
-def _passed(made: nn.Module, probes: Tensor) -> list[tuple[str, Tensor, Tensor]]:
+def _passed(made: torch.nn.Module, probes: torch.Tensor) -> list[tuple[str, torch.Tensor, torch.Tensor]]:
     """Each layer's name, input and output, in the order of a forward pass; the network itself last."""
-    import torch
-
-    seen: list[tuple[str, Tensor, Tensor]] = []
+    seen: list[tuple[str, torch.Tensor, torch.Tensor]] = []
 
     def noting(name: str) -> Callable[[object, tuple[object, ...], object], None]:
         def note(layer: object, given: tuple[object, ...], out: object) -> None:
@@ -247,10 +233,8 @@ def _passed(made: nn.Module, probes: Tensor) -> list[tuple[str, Tensor, Tensor]]
     return seen
 
 
-def _same_first(one: Tensor, other: Tensor, n_one: int, n_other: int) -> bool:
+def _same_first(one: torch.Tensor, other: torch.Tensor, n_one: int, n_other: int) -> bool:
     """Whether two outputs agree on the first of n examples; True where their first dimension is not of examples."""
-    import torch
-
     if len(one) % n_one or len(other) % n_other or len(one) // n_one != len(other) // n_other:
         return True
     own = len(one) // n_one  # pieces of an example, one after the other

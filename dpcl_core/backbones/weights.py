@@ -11,15 +11,12 @@ from hashlib import sha256
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from dpcl_core import paths
 from dpcl_core.data import files
 from dpcl_core.errors import BadInput, DataMissing, read_as
-
-if TYPE_CHECKING:
-    import torch
-
+from dpcl_core.later import torch
 
 FIELD = "data.backbone"
 DOWNLOADS = "DPCL_DOWNLOADS"  # says yes where visitors of a shared server may make it download networks
@@ -153,8 +150,6 @@ def ensure_torchvision() -> Literal["absent", "native", "declared"]:
             raise
     else:
         return "declared" if _declared else "native"
-    import torch
-
     for loaded in [name for name in sys.modules if name == "torchvision" or name.startswith("torchvision.")]:
         del sys.modules[loaded]  # half imported by the failed attempt
     library = torch.library.Library("torchvision", "DEF")  # type: ignore[no-untyped-call]

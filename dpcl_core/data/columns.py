@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from importlib import import_module
 from itertools import chain
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -15,14 +13,7 @@ from numpy.typing import NDArray
 
 from dpcl_core.data.coins import EXACT, word
 from dpcl_core.errors import BadInput
-
-
-class Late(ModuleType):
-    """A module that is loaded when something of it is first used: it is large, and most of the app needs none of it."""
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(import_module(self.__name__), name)
-
+from dpcl_core.later import Late
 
 if TYPE_CHECKING:
     import pyarrow as pa

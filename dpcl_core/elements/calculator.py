@@ -19,13 +19,13 @@ from dpcl_core import events, metrics, paths
 from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished, Guarantee, References, TaskLearned
 from dpcl_core.figures.picture import epsilon_text
+from dpcl_core.later import pd
 from dpcl_core.privacy import statement
 from dpcl_core.privacy.budgets import SMALLEST_SIGMA
 from dpcl_core.spec import LARGEST_EPSILON, LabelSetting
 
 if TYPE_CHECKING:
     import numpy as np
-    import pandas as pd
     from numpy.typing import NDArray
 
     from dpcl_core.explorers.cosine_replay import ReplayData
@@ -132,8 +132,6 @@ class Source:
 
     def frame(self, epsilon: float) -> pd.DataFrame:
         """Columns epsilon, seed, after_task, on_task, accuracy, as the figures require."""
-        import pandas as pd
-
         rows = [
             (epsilon, seed, k, i, value)
             for seed, matrix in enumerate(self.matrices(epsilon))

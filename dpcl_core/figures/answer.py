@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from statistics import fmean, stdev
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,11 +17,9 @@ from dpcl_core.events import References
 from dpcl_core.figures import theme
 from dpcl_core.figures.picture import Picture, capital, counted, epsilon_label, epsilon_phrase, minus, run_label
 from dpcl_core.figures.statistics import MIN_SEEDS, PRINTED, interval, points_text
+from dpcl_core.later import pd
 from dpcl_core.privacy.numerics import root, student_quantile
 from dpcl_core.privacy.statement import Standing, at_least
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _MOST_LISTED = 3  # runs whose forgetting a sentence lists one by one
 

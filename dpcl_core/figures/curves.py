@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Literal, NamedTuple
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from dpcl_core import metrics
@@ -16,6 +15,7 @@ from dpcl_core.events import References
 from dpcl_core.figures import svg_parts, theme
 from dpcl_core.figures.picture import BREAK, Picture, bold, capital, counted, epsilon_label, epsilon_phrase, run_label
 from dpcl_core.figures.statistics import MIN_SEEDS, Interval, interval
+from dpcl_core.later import pd
 from dpcl_core.privacy.statement import Standing
 from dpcl_core.spec import LabelSetting
 

@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from dpcl_core.explorers import matching
 from dpcl_core.figures import theme
 from dpcl_core.figures.picture import Picture, bold, capital
+from dpcl_core.later import pd
 
 # Entries of clients' lists on a map of public axes, and the margins of their matching. Simulation only.
 

@@ -6,11 +6,11 @@ import math
 import textwrap
 
 import numpy as np
-import pandas as pd
 
 from dpcl_core.events import References
 from dpcl_core.figures import answer, theme
 from dpcl_core.figures.picture import BREAK, Picture, bold, capital, counted, epsilon_label, epsilon_phrase, minus
+from dpcl_core.later import pd
 
 _ROW = 24  # pixels
 _LEFT = 76  # pixels of the margin for budgets, above which the names begin: a phone has no room for them beside the marks

@@ -12,7 +12,6 @@ import math
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,10 +19,8 @@ from numpy.typing import NDArray
 from dpcl_core.errors import BadInput
 from dpcl_core.figures import theme
 from dpcl_core.figures.picture import Picture, capital, counted, epsilon_label, epsilon_phrase, minus
+from dpcl_core.later import pd
 from dpcl_core.privacy.numerics import student_quantile
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 # Accuracy of an ensemble and of its members alone, by budget.
 
@@ -89,8 +86,6 @@ def p_values(first: Sequence[float | None], second: Sequence[float | None]) -> p
     for n in range(2, len(first) + 1):
         pairs = [(a, b) for a, b in zip(first[:n], second[:n], strict=True) if a is not None and b is not None]
         tests.append((n, *_tested(np.array(pairs, dtype=np.float64).reshape(-1, 2))))
-    import pandas as pd
-
     return pd.DataFrame(tests, columns=["tasks", "difference", "t", "p", "note"])
 
 

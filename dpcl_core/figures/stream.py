@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from itertools import chain
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from dpcl_core.figures import theme
 from dpcl_core.figures.picture import Picture, bold, counted, minus
+from dpcl_core.later import pd
 from dpcl_core.lessons.text import Scale
 
 _MAX_NAMES = 20  # classes; more names than this would not be readable beside their rows and are shown on hover only

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 import numpy as np
-import pandas as pd
 
 from dpcl_core.figures import theme
 from dpcl_core.figures.picture import BREAK, Picture, capital, counted, minus
+from dpcl_core.later import pd
 from dpcl_core.privacy.statement import shown_number
 
 _CHANCE = 0.5

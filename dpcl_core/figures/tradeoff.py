@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-import pandas as pd
 from scipy.optimize import isotonic_regression
 
 from dpcl_core.events import References
@@ -16,6 +15,7 @@ from dpcl_core.figures import theme
 from dpcl_core.figures.curves import Series, forgetting_so_far, mean_so_far
 from dpcl_core.figures.picture import BREAK, Picture, capital, counted, epsilon_label, epsilon_phrase, epsilon_text
 from dpcl_core.figures.statistics import MIN_SEEDS, Interval, interval
+from dpcl_core.later import pd
 from dpcl_core.privacy.statement import Standing, shown_number
 
 # Which ε a wanted accuracy needs: the smallest measured budget that reached it, and where a monotone curve crosses it.

@@ -9,24 +9,20 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import product
 from statistics import fmean, stdev
-from typing import TYPE_CHECKING
 
 from dpcl_core import published
 from dpcl_core.data import catalog as datasets
 from dpcl_core.events import References
+from dpcl_core.figures import curves, reproduction, statistics, theme
 from dpcl_core.figures.picture import Picture, epsilon_label
 from dpcl_core.figures.statistics import Interval, interval, p_values
+from dpcl_core.later import pd
 from dpcl_core.methods import catalog as methods
 from dpcl_core.papers import questions
 from dpcl_core.papers.claims import Form
 from dpcl_core.papers.measured import Measured
 from dpcl_core.papers.paper import Experiment, Figure, Ordering, Paper, unpaired_of_printed
 from dpcl_core.spec import RunSpec
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from dpcl_core.figures.curves import Series
 
 _Key = tuple[str, str, float, str]  # of a number: method, variant, epsilon and metric
 METRICS = {
@@ -313,11 +309,7 @@ def draw_figure(
 
 
 def _over_tasks(form: Form, figure: Figure, epsilon: float | None, dark: bool) -> Drawn:
-    import pandas as pd
-
-    from dpcl_core.figures import curves, theme
-
-    lines: list[Series] = []
+    lines: list[curves.Series] = []
     printed, missing = dict[str, float](), dict[str, None]()
     titles = questions.question_names(form.specs)
     for label, run in shown_runs(form, figure).items():
@@ -351,8 +343,6 @@ def _over_tasks(form: Form, figure: Figure, epsilon: float | None, dark: bool) -
 
 
 def _p_values(form: Form, test: Ordering | None, dark: bool) -> Drawn:
-    from dpcl_core.figures import statistics, theme
-
     curves = None if test is None else mean_curves(test, form.runs)
     if test is None or curves is None:
         picture = theme.nothing("No run with a curve belongs to the paper's tests.", dark, 160)
@@ -364,10 +354,6 @@ def _p_values(form: Form, test: Ordering | None, dark: bool) -> Drawn:
 
 
 def _over_settings(form: Form, figure: Figure, epsilon: float | None, dark: bool) -> Drawn:
-    import pandas as pd
-
-    from dpcl_core.figures import reproduction
-
     rows = [
         (name, setting, *_result(form, run, epsilon, figure.metric))
         for name, points in figure.points

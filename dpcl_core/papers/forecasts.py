@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from itertools import product
 from statistics import median
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import NamedTuple, cast
 
 import numpy as np
 
@@ -18,16 +18,15 @@ from dpcl_core.backbones import catalog as backbones
 from dpcl_core.data import catalog as datasets
 from dpcl_core.errors import BadInput
 from dpcl_core.fields import flat
+from dpcl_core.figures import curves
 from dpcl_core.figures.picture import Picture, Provenance
+from dpcl_core.later import pd
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.method import PublicSizes, of_spec
 from dpcl_core.methods.features.cosine import forecast
 from dpcl_core.papers import measured, questions
 from dpcl_core.privacy.noise_forecast import COSTLY, NEAR_CHANCE
 from dpcl_core.spec import DataSpec, LabelSetting, RunSpec
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 # How much a difference weighs, by setting; any other weighs one.
 _WEIGHTS = {"method": 60, "scenario.kind": 40, "data.backbone": 20, "labels": 10}
@@ -82,8 +81,6 @@ def ghost(
 
     `example`: the settings of a further record and its accuracies as `runs.frames` has them, for data that no other is on.
     """
-    from dpcl_core.figures import curves
-
     run = nearest(spec)
     if run is not None:
         of, title, table = run.spec, run.dataset_title, _accuracies(run)
@@ -107,8 +104,6 @@ def ghost(
 
 def _accuracies(run: measured.Measured) -> pd.DataFrame:
     """The recorded curves, as `runs.frames` has accuracies."""
-    import pandas as pd
-
     table = pd.DataFrame(run.curve_rows("AA"), columns=["epsilon", "seed", "after_task", "accuracy"])
     table.insert(3, "on_task", 0)
     return table

@@ -11,14 +11,16 @@ from dataclasses import dataclass, replace
 from functools import cache
 from itertools import islice
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from dpcl_core import paths, presets
 from dpcl_core.backbones import catalog as backbones
 from dpcl_core.data import catalog as datasets
 from dpcl_core.errors import unknown
 from dpcl_core.events import References
+from dpcl_core.figures import answer
 from dpcl_core.figures.picture import Picture, epsilon_text, minus
+from dpcl_core.later import pd
 from dpcl_core.methods import catalog as methods
 from dpcl_core.papers import catalog, measured
 from dpcl_core.papers.measured import Measured
@@ -29,10 +31,6 @@ from dpcl_core.runs.run import Work, work_of
 from dpcl_core.runs.shards import Sets
 from dpcl_core.runs.store import Store
 from dpcl_core.spec import DataSpec, RunSpec
-
-if TYPE_CHECKING:
-    import pandas as pd
-
 
 # What a preset's runs are called on screen, by the labels of its file: `assets/run_names.toml`.
 
@@ -319,8 +317,6 @@ _MEANING = {"bound": "accounted", "claimed": "only claimed", "replay": "of the r
 
 def scores(found: Mapping[str, Measured], titles: Mapping[str, str], metric: str = "AA") -> pd.DataFrame:
     """Final scores, or another metric: columns run (its readers' name), epsilon, seed, value. Both arguments by label."""
-    import pandas as pd
-
     rows = [
         (titles[label], model.epsilon, model.seed, value)
         for label, run in found.items()
@@ -338,8 +334,6 @@ def picture(
 
     `with_forgetting`: the finding says what was lost, too.
     """
-    from dpcl_core.figures import answer
-
     audited = {
         (titles[label], model.epsilon): bound
         for label, run in found.items()
@@ -356,8 +350,6 @@ def finding(
     spec: RunSpec, found: Mapping[str, Measured], titles: Mapping[str, str], *, with_forgetting: bool = False
 ) -> str:
     """The finding of `picture` for final scores, with its uncertainty."""
-    from dpcl_core.figures import answer
-
     return answer.finding(scores(found, titles), **_options(spec, found, titles, with_forgetting=with_forgetting))
 
 

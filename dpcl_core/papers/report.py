@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from dpcl_core import machine, presets
 from dpcl_core.errors import BadInput
 from dpcl_core.events import JsonValue, plain_number
 from dpcl_core.figures.picture import Provenance, capital, counted, epsilon_label, epsilon_text, minus
 from dpcl_core.figures.statistics import Interval
+from dpcl_core.later import pd
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.features.params import MEMBER
 from dpcl_core.papers import claims, comparison
@@ -20,9 +20,6 @@ from dpcl_core.papers.measured import Measured
 from dpcl_core.papers.paper import ALIKE_POINTS, GUESS_POINTS, Experiment, Judged, Ordering, Paper, Size, unpaired
 from dpcl_core.privacy.statement import shown_number
 from dpcl_core.spec import RunSpec
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 def planned(
@@ -269,8 +266,6 @@ def number_rows(rows: Sequence[Row]) -> tuple[list[dict[str, str]], list[str]]:
 
 def drawn_numbers(rows: Sequence[Row]) -> pd.DataFrame:
     """The numbers as `figures.reproduction` draws them."""
-    import pandas as pd
-
     columns = ["name", "epsilon", "published", "published_std", "ours", "ours_std", "is_comparable", "is_nominal"]
     values = [
         (row.name, row.epsilon, row.usable, row.printed and row.printed.percent_std, row.ours and row.ours.mean,
@@ -336,8 +331,6 @@ class PaperSide:
 
 def members(runs: Mapping[str, Measured]) -> pd.DataFrame:
     """Accuracy in percent of single members and of the ensemble: one row per model of runs that measured both."""
-    import pandas as pd
-
     rows = [
         (model.epsilon, model.seed, 100 * model.by_rule[MEMBER], 100 * (model.value("AA") or 0.0))
         for run in runs.values()
@@ -349,8 +342,6 @@ def members(runs: Mapping[str, Measured]) -> pd.DataFrame:
 
 def earlier_numbers(found: PaperSide) -> pd.DataFrame:
     """The numbers of an earlier version of the paper, beside the later ones and ours; empty without such a version."""
-    import pandas as pd
-
     lines = [
         (
             row.name, epsilon_text(row.epsilon), comparison.METRICS[row.metric], printed_text(row),

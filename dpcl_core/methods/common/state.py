@@ -11,17 +11,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
-from typing import TYPE_CHECKING, ClassVar, Protocol, cast, runtime_checkable
+from typing import ClassVar, Protocol, cast, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core.events import JsonValue
+from dpcl_core.later import torch
 from dpcl_core.scenarios.stream import Task
 from dpcl_core.spec import Cell
-
-if TYPE_CHECKING:
-    from torch import Tensor, nn
 
 Arrays = Mapping[str, NDArray[np.generic]]
 Records = tuple[type, ...]
@@ -73,7 +71,7 @@ def _with_own(records: _Named, one: object) -> _Named:
     return {Cell.__name__: Cell, **records, **{kind.__name__: kind for kind in getattr(one, "kept_records", ())}}
 
 
-def _weights(network: nn.Module) -> Mapping[str, Tensor]:
+def _weights(network: torch.nn.Module) -> Mapping[str, torch.Tensor]:
     """A network's trained weights by name: all of them, unless it says which."""
     named = network.trainable() if hasattr(network, "trainable") else network.named_parameters()  # type: ignore[operator]
     return dict(named)
@@ -196,8 +194,6 @@ class _Reader:
         return fresh
 
     def _network(self, weights: Mapping[str, str], fresh: object) -> object:
-        import torch
-
         assert isinstance(fresh, torch.nn.Module)
         parameters = _weights(fresh)
         with torch.no_grad():
@@ -206,8 +202,6 @@ class _Reader:
         return fresh
 
     def _tensor(self, name: str, device: str) -> object:
-        import torch
-
         if name not in self._tensors:
             self._tensors[name] = torch.from_numpy(self._arrays[name]).to(device)
         return self._tensors[name]

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from dpcl_core.backbones.later import adaptable, torch
 from dpcl_core.methods.common.classifier import PUBLIC, Step
 from dpcl_core.methods.features import params
 from dpcl_core.methods.features.linear_heads import Heads
@@ -44,9 +45,6 @@ def _head(step: Step, inputs: NDArray[np.generic]) -> Scores:
 
 
 def _adapted(steps: Sequence[Step], inputs: NDArray[np.generic]) -> Iterator[Scores]:
-    import torch
-
-    from dpcl_core.backbones import adaptable
     from dpcl_core.backbones.bundled import Axes
     from dpcl_core.methods.features.adapters import Adapter
 

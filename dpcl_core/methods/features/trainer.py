@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from dpcl_core.backbones import bundled as public_axes
 from dpcl_core.backbones import catalog as backbones
 from dpcl_core.backbones.bundled import Axes
+from dpcl_core.backbones.later import adaptable
 from dpcl_core.events import Fact, Progress
 from dpcl_core.methods.common.classifier import Rule
 from dpcl_core.methods.common.dpsgd import Schedule, learned_list, noise_multiplier
@@ -32,7 +33,6 @@ from dpcl_core.scenarios.stream import Examples, Task
 from dpcl_core.spec import Cell, RunSpec
 
 if TYPE_CHECKING:
-    from dpcl_core.backbones.adaptable import Network
     from dpcl_core.methods.features import adapters
 
 Taken = TypeVar("Taken")
@@ -207,10 +207,8 @@ class Trainer:
         return public_axes.load(backbone, public).first(self._context.n_axes[epsilon])
 
     @cached_property
-    def _network(self) -> Network:
-        """The frozen network under all adapters: loaded once, shared by every model."""
-        from dpcl_core.backbones import adaptable  # loads torch, which heads do not need
-
+    def _network(self) -> adaptable.Network:
+        """The frozen network under all adapters: loaded once, shared by all models. Loads torch, which heads do not need."""
         return adaptable.load(self._spec.data.backbone, self._context.device, self._spec.data.resolution)
 
     def _adapters(

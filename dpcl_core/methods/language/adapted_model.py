@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,7 @@ from dpcl_core.errors import BadInput, at_most
 from dpcl_core.events import Note, Progress
 from dpcl_core.methods.common.method import PublicContext, settings_of
 from dpcl_core.methods.language import public_text
+from dpcl_core.methods.language.later import causal, evaluation, per_text, torch, training
 from dpcl_core.methods.language.params import SHORTEST, LanguageParams
 from dpcl_core.methods.language.public_text import FIRST, TEXT, Answer, Planes, Prompted, answer_ids, planes, prompted
 from dpcl_core.privacy.labels import in_label_space, label_space
@@ -27,11 +28,6 @@ from dpcl_core.privacy.noise import Batches, Noise, Steps, noise_of
 from dpcl_core.privacy.text_mechanisms import noisy_embeddings, noisy_labels
 from dpcl_core.scenarios.stream import Examples, Task, generator
 from dpcl_core.spec import Cell, RunSpec
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from dpcl_core.methods.language.gradients import Reading, TextLoss
 
 STEPS_PER_PROGRESS = 5
 
@@ -54,33 +50,26 @@ class TrainingInputs:
     """
 
     texts: Prompted
-    copies: Tensor | None = None
+    copies: torch.Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.texts)
 
     @property
-    def reading(self) -> Reading:
+    def reading(self) -> per_text.Reading:
         """How the network reads a batch of these texts."""
-        from dpcl_core.methods.language.gradients import Fixed, clean
-        from dpcl_core.methods.language.training import replace_text_embeddings
-
         if (stored := self.copies) is None:
-            return clean
-        return Fixed(lambda embeddings, batch, epoch: replace_text_embeddings(embeddings, stored, batch))
+            return per_text.clean
+        return per_text.Fixed(lambda embeddings, batch, epoch: training.replace_text_embeddings(embeddings, stored, batch))
 
     def take(self, places: NDArray[np.int64]) -> TrainingInputs:
         """The texts at these indices, in this order."""
-        import torch
-
         chosen = Prompted(*(plane[places] for plane in self.texts.planes))
         return TrainingInputs(chosen, None if self.copies is None else self.copies[torch.from_numpy(places)])
 
 
 def join_texts(parts: Sequence[TrainingInputs]) -> TrainingInputs:
     """The texts of several tasks, concatenated and padded to the longest."""
-    import torch
-
     width = max(part.texts.ids.shape[1] for part in parts)
     prompted = Prompted(*map(np.concatenate, zip(*(part.texts.resized(width).planes for part in parts), strict=True)))
     copies = [part.copies for part in parts if part.copies is not None]
@@ -96,9 +85,6 @@ def log_probabilities(
     """
     if backbone == BUNDLED:
         return plain_language.load().log_probabilities(tokens)
-    from dpcl_core.backbones import causal
-    from dpcl_core.methods.language import training
-
     model, bos = causal.load(backbone, device, single=is_shown), plain_language.load_tokenizer(backbone).bos
     return training.log_probabilities(model, tokens, bos, device, is_filled=not is_shown)
 
@@ -116,9 +102,6 @@ class AdaptedModel:
     KEPT: ClassVar[tuple[str, ...]] = ("net", "forks")  # the next task has noisy copies of its own
 
     def __init__(self, spec: RunSpec, cell: Cell, context: PublicContext) -> None:
-        from dpcl_core.backbones import causal
-        from dpcl_core.methods.language.gradients import Forks
-
         self.params = params = settings_of(spec, LanguageParams)
         self.spec, self.cell, self.context, backbone = spec, cell, context, spec.data.backbone
         # The seed of coins where privacy.noise = seeded (teaching only); None: they are the operating system's.
@@ -127,7 +110,7 @@ class AdaptedModel:
         every = params.adapts == "all"
         self.net = causal.adapted(backbone, context.device, rank, alpha, cell.seed, n_layers, every=every)
         self._tokenizer, self._rule = plain_language.load_tokenizer(backbone), params.reading_rule(backbone)
-        self.forks = Forks() if self._rule == "choice" else None
+        self.forks = per_text.Forks() if self._rule == "choice" else None
         self.copies: Mapping[str, NDArray[np.generic]] = {}  # of the last task's texts, by name; empty if none are released
 
     def learn(self, task: Task, ledger: Ledger) -> Iterator[Progress | Note]:
@@ -166,8 +149,6 @@ class AdaptedModel:
 
         Raises BadInput where a text of `params.length` tokens would not fit; methods call this before they read any text.
         """
-        from dpcl_core.methods.language import evaluation
-
         self._refuse_length(task)
         if self.forks is None or task.name in self.forks:
             return
@@ -196,8 +177,6 @@ class AdaptedModel:
 
     def answers(self, task: Task) -> NDArray[np.float32]:
         """Scores [n, classes] of the test texts, read without noise; -inf for labels outside the task's label space."""
-        from dpcl_core.methods.language import evaluation
-
         self.open_forks(task)
         classes, device, inputs = self.context.classes, self.context.device, planes(task.test)
         if self.forks is not None:
@@ -212,25 +191,19 @@ class AdaptedModel:
 
     def current_log_probs(self, inputs: Planes) -> NDArray[np.float32]:
         """log P of every token [n, length] under the current model."""
-        from dpcl_core.methods.language import training
-
         return training.log_probabilities(self.net.model, inputs[:, :, TOKEN], self._tokenizer.bos, self.context.device)
 
-    def table(self, per_token: NDArray[np.floating]) -> Tensor:
+    def table(self, per_token: NDArray[np.floating]) -> torch.Tensor:
         """Per-token values [n, length, ...] as a float32 tensor on the device, for `gather_batch`."""
-        import torch
-
         return torch.from_numpy(np.asarray(per_token, np.float32)).to(self.context.device)
 
     def public_inputs(self) -> Planes:
         """Encoded public texts."""
         return public_text.encoded(self.spec.data.backbone, self.params.length)
 
-    def task_loss(self) -> TextLoss:
+    def task_loss(self) -> per_text.TextLoss:
         """The loss of `params.loss`, with answers as they are read."""
-        from dpcl_core.methods.language.training import task_loss
-
-        return task_loss(self.params.loss, self.forks)
+        return training.task_loss(self.params.loss, self.forks)
 
     def noise(self, purpose: str) -> Noise:
         return noise_of(self.spec.privacy.noise, self.cell, purpose)
@@ -251,11 +224,9 @@ class AdaptedModel:
         `ratio`: noise standard deviation per coordinate, divided by the clip; `label_epsilon`: budget of the randomised
         response for every label, None for public labels; `embedding_clip`: None for the median of the embedding table.
         """
-        from dpcl_core.methods.language.training import embedding_table
-
         self.open_forks(task)
         examples = self.training_examples(task) if label_epsilon is None else task.train
-        inputs, labels, table = planes(examples), examples.labels, embedding_table(self.net)
+        inputs, labels, table = planes(examples), examples.labels, training.embedding_table(self.net)
         if label_epsilon is not None:
             noise = self.noise(f"labels of task {task.index}")
             labels = noisy_labels(labels, self.space(task), label_epsilon, noise, ledger, task=task.index)

@@ -33,7 +33,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,6 +43,7 @@ from dpcl_core.methods.common.dpsgd import Schedule, noise_std
 from dpcl_core.methods.common.method import MethodCard, PublicContext, PublicSizes, settings_of
 from dpcl_core.methods.language import params as language
 from dpcl_core.methods.language.adapted_model import AdaptedModel, TrainingInputs, progress_of
+from dpcl_core.methods.language.later import per_example, per_text, torch, training
 from dpcl_core.methods.language.lazy_learner import LazyLearner
 from dpcl_core.methods.language.params import (
     Budget,
@@ -63,11 +64,6 @@ from dpcl_core.privacy.statement import shown_number
 from dpcl_core.published import Printed, PrintedPart, Values, setting
 from dpcl_core.scenarios.stream import Task
 from dpcl_core.spec import Cell, PrivacySpec, RunSpec, parameter
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from dpcl_core.methods.language.training import Penalty
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,7 +329,8 @@ def card(method: str, left_open: Mapping[str, str] | None = None, **more: Any) -
 
 
 Rows = NDArray[np.int64]
-GradientFn = Callable[[Rows], "list[Tensor]"]  # indices of a step's texts -> mean gradients with their noise already added
+# Indices of a step's texts -> mean gradients with their noise already added.
+GradientFn = Callable[[Rows], "list[torch.Tensor]"]
 
 
 class Baseline(AdaptedModel):
@@ -364,14 +361,12 @@ class Baseline(AdaptedModel):
         yield from self._train(task, self.task_gradient_fn(inputs, task), self.batches(inputs, task))
 
     def _train(
-        self, task: Task, gradient_fn: GradientFn, batches: Iterable[Rows], penalty: Penalty | None = None
+        self, task: Task, gradient_fn: GradientFn, batches: Iterable[Rows], penalty: training.Penalty | None = None
     ) -> Iterator[Progress]:
         """One step for each batch, along its mean gradients and the penalty's, by a fresh AdamW with cosine decay."""
-        from dpcl_core.methods.language.training import Descent
-
         n_steps, rate = self.n_steps(task), self.params.learning_rate
         plan = Schedule(self.plan.sample_rate, n_steps, self.params.clip_norm, rate, self.expected_batch)
-        descent = Descent(list(self.net.trainable().values()), plan)
+        descent = training.Descent(list(self.net.trainable().values()), plan)
 
         def steps() -> Iterator[int]:
             for step, rows in enumerate(batches, start=1):
@@ -406,25 +401,20 @@ class Baseline(AdaptedModel):
         dp-sgd: clips each text's gradient, adds noise to the sum and divides by `expected`, the public expected batch size.
         fn: averages over the noisy copies. `place`: of the charge whose noise it is; that of the steps is the first.
         """
-        from dpcl_core.methods.common.per_example_gradients import noisy_means
-        from dpcl_core.methods.language.gradients import Gradients, batch_of
-
-        gradients, loss, reading = Gradients(self.net, self.clip_norm), self.task_loss(), inputs.reading
+        gradients, loss, reading = per_text.Gradients(self.net, self.clip_norm), self.task_loss(), inputs.reading
         multiplier = self.charges[place].steps.noise_multiplier if self.charges else 0.0
         std = noise_std(multiplier, self.params.clip_norm, expected)
         noise = self.noise(purpose)
 
-        def at(rows: Rows) -> list[Tensor]:
-            sums = gradients.of(batch_of(inputs.texts, rows, self.context.device), loss, reading)
+        def at(rows: Rows) -> list[torch.Tensor]:
+            sums = gradients.of(per_text.batch_of(inputs.texts, rows, self.context.device), loss, reading)
             divisor = max(1, len(rows)) if self.is_local else expected
-            return noisy_means(sums, divisor, std, noise, dtype=gradients.parameters[0].dtype)
+            return per_example.noisy_means(sums, divisor, std, noise, dtype=gradients.parameters[0].dtype)
 
         return at
 
     def batches(self, inputs: TrainingInputs, task: Task) -> Iterator[Rows]:
         """Text indices of each step. dp-sgd: Poisson sampling. fn: consecutive shuffled passes."""
-        from dpcl_core.methods.language.training import shuffled_passes
-
         if not self.is_local:
             steps = self.charges[0].steps
             sampler = self.batches_of(steps, f"task {task.index}")
@@ -432,7 +422,7 @@ class Baseline(AdaptedModel):
                 yield sampler.draw(len(inputs))
             return
         order, size = self.order(f"order of task {task.index}"), self.params.batch_size
-        yield from (rows for _, rows in shuffled_passes(len(inputs), size, self.n_steps(task), order))
+        yield from (rows for _, rows in training.shuffled_passes(len(inputs), size, self.n_steps(task), order))
 
     def n_steps(self, task: Task) -> int:
         """Number of steps for a task. Steps on noisy copies are free, so the task's own nominal size sets their number."""

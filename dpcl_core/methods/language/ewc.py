@@ -12,7 +12,7 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,18 +22,13 @@ from dpcl_core.methods.common.dpsgd import noise_std
 from dpcl_core.methods.common.method import PublicContext
 from dpcl_core.methods.language.adapted_model import TrainingInputs
 from dpcl_core.methods.language.baseline import Baseline, BaselineParams, Charge, Noises, Plan, Rows, card
+from dpcl_core.methods.language.later import causal, kept_states, per_example, per_text, torch
 from dpcl_core.methods.language.params import Positive
 from dpcl_core.methods.language.public_text import ANSWER, PAD, Answer, Prompted
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import Noise, Steps
 from dpcl_core.scenarios.stream import Task
 from dpcl_core.spec import Cell, RunSpec, parameter
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from dpcl_core.backbones.causal import Adapted
-    from dpcl_core.methods.language.gradients import Batch, Forks, TextLoss
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,21 +68,19 @@ CARD = card(
 )
 
 
-def _likelihood(log_probs: Tensor, batch: Batch) -> Tensor:
+def _likelihood(log_probs: torch.Tensor, batch: per_text.Batch) -> torch.Tensor:
     return -(log_probs * (batch.role == ANSWER)).sum(dim=1)
 
 
-def likelihood(forks: Forks | None = None) -> TextLoss:
+def likelihood(forks: per_text.Forks | None = None) -> per_text.TextLoss:
     """-log P(answer | text): the sum over the answer's tokens, or over the choices that lead to it."""
-    from dpcl_core.methods.language.gradients import TextLoss
-
-    return TextLoss(_likelihood, answers_only=True, forks=forks)
+    return per_text.TextLoss(_likelihood, answers_only=True, forks=forks)
 
 
 def release_fisher(
-    net: Adapted, inputs: TrainingInputs, answers: Sequence[Answer], n_nominal: float, clip_norm: float,
-    noise_multiplier: float, noise: Noise, *, device: str, forks: Forks | None = None
-) -> list[Tensor]:
+    net: causal.Adapted, inputs: TrainingInputs, answers: Sequence[Answer], n_nominal: float, clip_norm: float,
+    noise_multiplier: float, noise: Noise, *, device: str, forks: per_text.Forks | None = None
+) -> list[torch.Tensor]:
     """Noisy Fisher information on these texts, one tensor per parameter; the sum's noise has std noise_multiplier * C^2.
 
     Each text's gradient is clipped to C, so one text changes the sum of squares by at most C^2 (`Gradients.squares_of`).
@@ -97,23 +90,20 @@ def release_fisher(
     Args: answers: of each of the task's labels; forks: of these answers, None if they have none;
     clip_norm: C, inf for neither clipping nor noise.
     """
-    import torch
-
-    from dpcl_core.methods.common.per_example_gradients import noisy_means
-    from dpcl_core.methods.language.gradients import Gradients, batches_of
-
     texts = sampled(net, inputs, answers, noise, device=device, forks=forks)
-    gradients, reading = Gradients(net, clip_norm), texts.reading
+    gradients, reading = per_text.Gradients(net, clip_norm), texts.reading
     sums, loss = [torch.zeros_like(parameter, dtype=torch.float64) for parameter in gradients.parameters], likelihood(forks)
-    for batch in batches_of(texts.texts, device):
+    for batch in per_text.batches_of(texts.texts, device):
         for running, part in zip(sums, gradients.squares_of(batch, loss, reading), strict=True):
             running += part
     std = noise_std(noise_multiplier, clip_norm**2, n_nominal) if math.isfinite(clip_norm) else 0.0
-    means = noisy_means(sums, n_nominal, std, noise, dtype=gradients.parameters[0].dtype)
+    means = per_example.noisy_means(sums, n_nominal, std, noise, dtype=gradients.parameters[0].dtype)
     return [mean.clamp(min=0) for mean in means]
 
 
-def of_noisy_gradients(squares: Sequence[Tensor], n_steps: int, expected_batch: float, std: float) -> list[Tensor]:
+def of_noisy_gradients(
+    squares: Sequence[torch.Tensor], n_steps: int, expected_batch: float, std: float
+) -> list[torch.Tensor]:
     """Fisher information estimated from mean gradients that already have their noise.
 
     The expected square of a step's noisy mean gradient is F / expected_batch (for Poisson batches and gradients of mean 0)
@@ -123,7 +113,8 @@ def of_noisy_gradients(squares: Sequence[Tensor], n_steps: int, expected_batch: 
 
 
 def sampled(
-    net: Adapted, inputs: TrainingInputs, answers: Sequence[Answer], noise: Noise, *, device: str, forks: Forks | None = None
+    net: causal.Adapted, inputs: TrainingInputs, answers: Sequence[Answer], noise: Noise, *, device: str,
+    forks: per_text.Forks | None = None
 ) -> TrainingInputs:
     """The same texts, each with an answer drawn from the model's distribution over these answers."""
     if not len(inputs):
@@ -150,18 +141,15 @@ def answered(inputs: TrainingInputs, answers: Sequence[Answer]) -> TrainingInput
     return TrainingInputs(found, inputs.copies)
 
 
-def _of_answer(net: Adapted, inputs: TrainingInputs, forks: Forks | None, device: str) -> NDArray[np.float64]:
+def _of_answer(
+    net: causal.Adapted, inputs: TrainingInputs, forks: per_text.Forks | None, device: str
+) -> NDArray[np.float64]:
     """log P(answer | text) of each text, [n], in pieces as for gradients: another draw for others would be another sum."""
-    import torch
-
-    from dpcl_core.backbones.kept_states import SIDE_BY_SIDE
-    from dpcl_core.methods.language.gradients import log_probs, pieces_of
-
-    found, size = np.empty(len(inputs)), SIDE_BY_SIDE[torch.device(device).type]
-    for piece in pieces_of(inputs.texts, device):
+    found, size = np.empty(len(inputs)), kept_states.SIDE_BY_SIDE[torch.device(device).type]
+    for piece in per_text.pieces_of(inputs.texts, device):
         filled = piece.filled(size)
         with torch.no_grad():
-            losses = _likelihood(log_probs(net, filled, inputs.reading, answers_only=True, forks=forks), filled)
+            losses = _likelihood(per_text.log_probs(net, filled, inputs.reading, answers_only=True, forks=forks), filled)
         found[piece.rows] = -losses[: len(piece)].double().cpu().numpy()
     return found
 
@@ -171,22 +159,18 @@ class Consolidation:
 
     KEPT = ("importance", "_anchor")
 
-    def __init__(self, parameters: Sequence[Tensor], strength: float) -> None:
-        import torch
-
+    def __init__(self, parameters: Sequence[torch.Tensor], strength: float) -> None:
         self._parameters, self._strength = list(parameters), strength
         self.importance = [torch.zeros_like(parameter) for parameter in self._parameters]
-        self._anchor: list[Tensor] = []
+        self._anchor: list[torch.Tensor] = []
 
-    def remember(self, importance: Sequence[Tensor]) -> None:
+    def remember(self, importance: Sequence[torch.Tensor]) -> None:
         """Call after a task: adds its importance and makes the current weights the anchor."""
         self.importance = [old + new for old, new in zip(self.importance, importance, strict=True)]
         self._anchor = [parameter.detach().clone() for parameter in self._parameters]
 
-    def penalty(self) -> Tensor:
+    def penalty(self) -> torch.Tensor:
         """(lambda / 2) sum of F_i (theta_i - theta*_i)^2; 0 during the first task."""
-        import torch
-
         if not self._anchor:
             return torch.zeros(())
         anchored = zip(self._parameters, self._anchor, self.importance, strict=True)
@@ -204,15 +188,13 @@ class Ewc(Baseline):
         self._held = Consolidation(list(self.net.trainable().values()), self.params.strength)
 
     def learn(self, task: Task, ledger: Ledger) -> Iterator[Progress]:
-        import torch
-
         n_steps = self.n_steps(task)
         inputs = self.open_task(task, ledger)
         gradient_fn, steps = self.task_gradient_fn(inputs, task), itertools.count(1)
         of_last_pass = n_steps // self.params.epochs
         squares = [torch.zeros_like(part) for part in self._held.importance]
 
-        def watched(rows: Rows) -> list[Tensor]:
+        def watched(rows: Rows) -> list[torch.Tensor]:
             means = gradient_fn(rows)
             if next(steps) > n_steps - of_last_pass:
                 squares[:] = [total + mean.square() for total, mean in zip(squares, means, strict=True)]
@@ -222,7 +204,9 @@ class Ewc(Baseline):
         if task.index < self.context.n_tasks - 1:
             self._held.remember(self._importance(inputs, task, squares, of_last_pass))
 
-    def _importance(self, inputs: TrainingInputs, task: Task, squares: Sequence[Tensor], n_squares: int) -> list[Tensor]:
+    def _importance(
+        self, inputs: TrainingInputs, task: Task, squares: Sequence[torch.Tensor], n_squares: int
+    ) -> list[torch.Tensor]:
         """The task's Fisher information, from the source that `params.fisher` names."""
         source = self.params.fisher
         if source == "gradients":

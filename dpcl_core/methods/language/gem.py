@@ -8,20 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from dpcl_core.events import Progress
 from dpcl_core.methods.language.adapted_model import TrainingInputs
 from dpcl_core.methods.language.baseline import Baseline, BaselineParams, Charge, Noises, Plan, Rows, card
+from dpcl_core.methods.language.later import torch
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import Steps
 from dpcl_core.scenarios.stream import Task
 from dpcl_core.spec import parameter
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,13 +78,13 @@ class Gem(Baseline):
         gradient_fn = self.task_gradient_fn(inputs, task)
         references = [self._reference(kept, past, task) for past, kept in enumerate(self.kept)]
 
-        def projected(rows: Rows) -> list[Tensor]:
+        def projected(rows: Rows) -> list[torch.Tensor]:
             return projected_gradient(gradient_fn(rows), [reference() for reference in references], self.params.margin)
 
         yield from self._train(task, projected, self.batches(inputs, task))
         self.keep_some(inputs, self.params.kept(self.context.task_size) / self.context.task_size, task)
 
-    def _reference(self, kept: TrainingInputs, past: int, task: Task) -> Callable[[], list[Tensor]]:
+    def _reference(self, kept: TrainingInputs, past: int, task: Task) -> Callable[[], list[torch.Tensor]]:
         """A function that gives the gradient on all kept texts of a past task."""
         purpose = f"reference of task {past} in task {task.index}"
         gradient_fn = self.gradient_fn(kept, self.params.kept(self.context.task_size), purpose, 1 + past)
@@ -96,15 +94,15 @@ class Gem(Baseline):
         return lambda: gradient_fn(everybody.draw(len(kept)))
 
 
-def projected_gradient(grads: Sequence[Tensor], references: Sequence[Sequence[Tensor]], margin: float) -> list[Tensor]:
+def projected_gradient(
+    grads: Sequence[torch.Tensor], references: Sequence[Sequence[torch.Tensor]], margin: float
+) -> list[torch.Tensor]:
     """Projection of a gradient onto the cone that has no negative inner product with any reference: g + G^T v.
 
     v minimises |G^T v + g| over v >= margin: the dual of GEM's program (its Eq. 11), a non-negative least-squares problem
     with one unknown per reference. Returns the gradient unchanged if it already lies in the cone. Computed in double
     precision.
     """
-    import torch
-
     if not references:
         return list(grads)
     g = _flat(grads)
@@ -122,9 +120,7 @@ def projected_gradient(grads: Sequence[Tensor], references: Sequence[Sequence[Te
     return [piece.view_as(grad).to(grad.dtype) for piece, grad in zip(pieces, grads, strict=True)]
 
 
-def _flat(parts: Sequence[Tensor]) -> Tensor:
-    import torch
-
+def _flat(parts: Sequence[torch.Tensor]) -> torch.Tensor:
     return torch.cat([part.reshape(-1).double() for part in parts])
 
 

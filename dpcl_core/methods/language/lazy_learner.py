@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Literal, cast
+from typing import Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,15 +19,13 @@ from dpcl_core.methods.common.classifier import Rule
 from dpcl_core.methods.common.method import LearnerEvent, PublicContext
 from dpcl_core.methods.language import public_text
 from dpcl_core.methods.language.adapted_model import AdaptedModel, log_probabilities
+from dpcl_core.methods.language.later import causal, evaluation, training
 from dpcl_core.methods.language.public_text import Planes, planes
 from dpcl_core.methods.language.sculpting import Scorer
 from dpcl_core.privacy.dp_events import dp
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.stream import Task
 from dpcl_core.spec import Cell, RunSpec
-
-if TYPE_CHECKING:
-    from dpcl_core.backbones.causal import Adapted
 
 SHOWN = 4  # texts of a task that are shown token by token
 REMEMBERED, REMEMBERED_BIG = 48, 8  # texts of a task on which retention is measured; of models that are not bundled
@@ -158,7 +156,7 @@ class Reports:
         if self._may_show and len(task.train):
             yield self._scored(task, "base", self._public, score2)
 
-    def at_start(self, net: Adapted) -> Iterator[Leaks]:
+    def at_start(self, net: causal.Adapted) -> Iterator[Leaks]:
         """How the public model ranks the codes, before any text is read."""
         if self._may_show and self._unread:
             yield self._leaks(net, -1, _first_codes(self._context.canaries, CODES_PER_TASK))
@@ -185,7 +183,7 @@ class Reports:
                 self._read.append(canary)
 
     def after(
-        self, task: Task, net: Adapted, score2: NDArray[np.float64] | None = None
+        self, task: Task, net: causal.Adapted, score2: NDArray[np.float64] | None = None
     ) -> Iterator[TokensScored | Retained | Leaks]:
         """The same texts as the model scores them now, what it retains of each remembered task, and what leaks.
 
@@ -231,17 +229,13 @@ class Reports:
         """log P of every token under the public model."""
         return log_probabilities(self._spec.data.backbone, inputs[:, :, TOKEN], self._context.device)
 
-    def _now(self, net: Adapted, inputs: NDArray[np.int32]) -> NDArray[np.float32]:
+    def _now(self, net: causal.Adapted, inputs: NDArray[np.int32]) -> NDArray[np.float32]:
         """log P of every token under the current model."""
-        from dpcl_core.methods.language import training
-
         bos = plain_language.load_tokenizer(self._spec.data.backbone).bos
         return training.of_adapted(net, inputs[:, :, TOKEN], bos, self._context.device)
 
-    def _leaks(self, net: Adapted, task: int, canaries: Sequence[Canary]) -> Leaks:
-        from dpcl_core.methods.language.evaluation import ranks
-
-        rankings = ranks(net.model, plain_language.load_tokenizer(self._spec.data.backbone), canaries)
+    def _leaks(self, net: causal.Adapted, task: int, canaries: Sequence[Canary]) -> Leaks:
+        rankings = evaluation.ranks(net.model, plain_language.load_tokenizer(self._spec.data.backbone), canaries)
         return public_text.leaks(rankings, cell=self._cell, task=task, privacy=self._spec.privacy)
 
 

@@ -10,20 +10,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from dpcl_core.events import Progress
 from dpcl_core.methods.common.method import PublicContext
 from dpcl_core.methods.language.baseline import Baseline, BaselineParams, card
+from dpcl_core.methods.language.later import causal, torch
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.stream import Task
 from dpcl_core.spec import Cell, RunSpec, parameter
-
-if TYPE_CHECKING:
-    import torch
-    from torch import Tensor, nn
-
-    from dpcl_core.backbones.causal import Adapted
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,14 +45,12 @@ class Earlier:
 
     KEPT = ("pairs",)
 
-    def __init__(self, layer: nn.Module, scale: float) -> None:
+    def __init__(self, layer: torch.nn.Module, scale: float) -> None:
         self.scale = scale
-        self.pairs: list[tuple[Tensor, Tensor]] = []  # A [rank, inputs], B [outputs, rank]
+        self.pairs: list[tuple[torch.Tensor, torch.Tensor]] = []  # A [rank, inputs], B [outputs, rank]
         layer.register_forward_hook(self._added)
 
-    def _added(self, layer: nn.Module, inputs: tuple[Tensor, ...], out: Tensor) -> Tensor:
-        import torch
-
+    def _added(self, layer: torch.nn.Module, inputs: tuple[torch.Tensor, ...], out: torch.Tensor) -> torch.Tensor:
         if not self.pairs:
             return out
         first, second = torch.cat([a for a, _ in self.pairs]), torch.cat([b for _, b in self.pairs], dim=1)
@@ -71,27 +63,22 @@ class Stack:
 
     KEPT = ("frozen",)
 
-    def __init__(self, net: Adapted) -> None:
+    def __init__(self, net: causal.Adapted) -> None:
         self._net = net
         self.frozen = [Earlier(layer.base_layer, net.scale) for layer in net.layers.values()]  # type: ignore[arg-type]
 
     def freeze(self, generator: torch.Generator) -> None:
         """Freezes the trained pairs and starts new ones, A random and B = 0: the network's output does not change."""
-        import torch
-        from torch import nn
-
         for (first, second), below in zip(self._net.pairs(), self.frozen, strict=True):
             below.pairs.append((first.detach().clone(), second.detach().clone()))
             fresh = torch.empty(first.shape)
-            nn.init.kaiming_uniform_(fresh, a=math.sqrt(5), generator=generator)
+            torch.nn.init.kaiming_uniform_(fresh, a=math.sqrt(5), generator=generator)
             with torch.no_grad():
                 first.copy_(fresh)
                 second.zero_()
 
-    def overlap(self) -> Tensor:
+    def overlap(self) -> torch.Tensor:
         """Sum of the squared entries of A_i A_t^T over earlier tasks and layers; 0 during the first task."""
-        import torch
-
         pairs = zip(self._net.pairs(), self.frozen, strict=True)
         parts = [(earlier @ first.T).square().sum() for (first, _), below in pairs for earlier, _ in below.pairs]
         return torch.stack(parts).sum() if parts else torch.zeros(())
@@ -109,8 +96,6 @@ class Olora(Baseline):
         self._stack = Stack(self.net)
 
     def learn(self, task: Task, ledger: Ledger) -> Iterator[Progress]:
-        import torch
-
         inputs = self.open_task(task, ledger)
         if task.index:
             self._stack.freeze(torch.Generator().manual_seed(self.cell.seed + task.index))

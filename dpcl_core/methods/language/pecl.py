@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -28,6 +28,7 @@ from dpcl_core.methods.common.method import PublicContext, PublicSizes, settings
 from dpcl_core.methods.language import params as language
 from dpcl_core.methods.language import sculpting
 from dpcl_core.methods.language.adapted_model import progress_of
+from dpcl_core.methods.language.later import per_text, torch, training
 from dpcl_core.methods.language.lazy_learner import LazyLearner
 from dpcl_core.methods.language.params import Budget, BudgetPer, CopyNoise, LabelShare, Length, Positive, UnlearningForm
 from dpcl_core.methods.language.public_text import TEXT, Planes, planes
@@ -41,11 +42,6 @@ from dpcl_core.privacy.mechanisms import noisy_mean
 from dpcl_core.published import Departure, Printed
 from dpcl_core.scenarios.stream import Task
 from dpcl_core.spec import Cell, PrivacySpec, RunSpec, parameter
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from dpcl_core.methods.language.gradients import Batch, TextLoss
 
 LOCAL = "with params.mode = local"
 
@@ -260,8 +256,6 @@ class Repaired(Sculpted):
             self._memory.remember(input_norms(self.net, public, self.context.device))
 
     def _central_steps(self, task: Task, ledger: Ledger) -> Iterator[int]:
-        from dpcl_core.methods.language.training import private_steps
-
         steps = self._plan.steps(self._noises.multiplier)
         ledger.spend(steps, task=task.index, what=self._plan.words)
         examples = self.training_examples(task)
@@ -271,49 +265,42 @@ class Repaired(Sculpted):
             self._memory.open(self._mean_score(inputs, task, ledger))
         purpose = f"task {task.index}"
         batches, noise, loss = self.batches_of(steps, purpose), self.noise(purpose), self.loss(inputs)
-        return private_steps(
+        return training.private_steps(
             self.net, texts, self._plan, steps.noise_multiplier, batches, noise, loss, device=self.context.device,
             penalty=self._penalty,
         )  # fmt: skip
 
     def _local_steps(self, task: Task, ledger: Ledger) -> Iterator[int]:
-        from dpcl_core.methods.language.training import plain_steps
-
         params = self.params
         label_epsilon = self._noises.labels if params.label_share > 0 else None
         copies = self.noisy_copies(task, ledger, self._noises.ratio, label_epsilon, params.embedding_clip)
         if params.stability:
             self._memory.open(self._public_mean_score())
         order, size = self.order(f"order of task {task.index}"), params.batch_size
-        return plain_steps(
+        return training.plain_steps(
             self.net, copies.texts, self._plan, size, order, self.task_loss(), device=self.context.device,
             reading=copies.reading, penalty=self._penalty,
         )  # fmt: skip
 
-    def loss(self, inputs: Planes) -> TextLoss:
+    def loss(self, inputs: Planes) -> per_text.TextLoss:
         """The task's loss with the unlearning term; each text's loss depends on that text and public numbers only."""
-        import torch
-
-        from dpcl_core.methods.language.gradients import TextLoss
-        from dpcl_core.methods.language.training import Unlearning, gather_batch, pecl_loss
-
         params = self.params
         form = "hinge" if params.unlearning == "auto" else params.unlearning
         if form == "none" or params.lambda_unlearn == 0:
             return self.task_loss()
         forks = self.forks if params.loss == "answer" else None
-        unlearning = Unlearning(form, params.lambda_unlearn, params.theta, params.margin, params.beta)
+        unlearning = training.Unlearning(form, params.lambda_unlearn, params.theta, params.margin, params.beta)
         base = self.public_log_probs(inputs)
         reference, fixed = self.table(base), self.table(self._scorer.scores(inputs, base))
         commonness = torch.from_numpy(self._scorer.score2).to(reference)
 
-        def of(log_probs: Tensor, batch: Batch) -> Tensor:
-            scores = gather_batch(fixed, batch)
+        def of(log_probs: torch.Tensor, batch: per_text.Batch) -> torch.Tensor:
+            scores, of_public = (training.gather_batch(values, batch) for values in (fixed, reference))
             if params.score_model == "current":
                 scores = current_scores(log_probs, batch, commonness, params.alpha)
-            return pecl_loss(log_probs, batch, params.loss, unlearning, scores, gather_batch(reference, batch), forks)
+            return training.pecl_loss(log_probs, batch, params.loss, unlearning, scores, of_public, forks)
 
-        return TextLoss(of, forks=forks)
+        return per_text.TextLoss(of, forks=forks)
 
     def _mean_score(self, inputs: Planes, task: Task, ledger: Ledger) -> float:
         """s-bar of the task: a noisy mean over its texts, whose mean scores lie in [0, 1], or the mean over public texts."""
@@ -329,10 +316,8 @@ class Repaired(Sculpted):
         return float(sculpting.means(self._scorer.scores(inputs, self.public_log_probs(inputs)), inputs).mean())
 
 
-def current_scores(log_probs: Tensor, batch: Batch, score2: Tensor, alpha: float) -> Tensor:
+def current_scores(log_probs: torch.Tensor, batch: per_text.Batch, score2: torch.Tensor, alpha: float) -> torch.Tensor:
     """Scores (Eq. 1) of the texts' tokens [b, S] under the current model, in [0, 1]; 0 in stop words. No gradient."""
-    import torch
-
     exponent = alpha * log_probs.detach() - (1 - alpha) * score2[batch.ids]
     return -torch.expm1(exponent).clamp(max=0) * ((batch.role == TEXT) & ~batch.stop)
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from functools import partial
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +22,7 @@ from dpcl_core.methods.common.method import PublicContext, PublicSizes, settings
 from dpcl_core.methods.language import params as language
 from dpcl_core.methods.language import sculpting, sensitivity
 from dpcl_core.methods.language.adapted_model import median_norm, progress_of
+from dpcl_core.methods.language.later import per_text, torch, training
 from dpcl_core.methods.language.lazy_learner import LazyLearner
 from dpcl_core.methods.language.params import LanguageParams, Loss, Positive
 from dpcl_core.methods.language.public_text import Planes, planes
@@ -32,11 +34,6 @@ from dpcl_core.privacy.text_mechanisms import published_embeddings
 from dpcl_core.published import Printed, Values, setting
 from dpcl_core.scenarios.stream import Task
 from dpcl_core.spec import Cell, RunSpec, parameter
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from dpcl_core.methods.language.gradients import Batch, Reading, TextLoss
 
 NO_GUARANTEE = (
     "published: heuristic noise, nominal budget only. No differential privacy guarantee for tokens, texts or people."
@@ -163,8 +160,6 @@ class Published(Sculpted):
 
     def learn(self, task: Task, ledger: Ledger) -> Iterator[Progress | Note]:
         """Learns the task. Records in the ledger that there is no bound, and what the paper claims."""
-        from dpcl_core.methods.language.training import input_norms, plain_steps
-
         if not self.space(task):
             return
         params, upper = self.params, self.cell.epsilon
@@ -180,36 +175,35 @@ class Published(Sculpted):
         inputs = planes(examples)
         texts = self.prompted(inputs, examples.labels, task.name)
         noised = NoisyInputs(self, inputs, task, ledger)
+        norms = partial(training.input_norms, self.net, texts, self.context.device)
         if params.stability:
-            norms = input_norms(self.net, texts, self.context.device, noised.last_reading) if params.omega == "own" else None
-            self._memory.open(noised.mean_score(), norms)
+            own = norms(noised.last_reading) if params.omega == "own" else None
+            self._memory.open(noised.mean_score(), own)
         n_texts, size = self.context.size_of(task), params.batch_size
         n_steps = params.n_steps(n_texts)
         plan = Schedule(params.sample_rate(n_texts), n_steps, math.inf, params.learning_rate, size)
         order, loss = self.order(f"order of task {task.index}"), self._loss(noised)
-        steps = plain_steps(
+        steps = training.plain_steps(
             self.net, texts, plan, size, order, loss, device=self.context.device, reading=noised.reading,
             penalty=self._penalty,
         )  # fmt: skip
         yield from progress_of(steps, n_steps, task, "steps")
         if params.stability:
-            self._memory.remember(input_norms(self.net, texts, self.context.device, noised.last_reading))
+            self._memory.remember(norms(noised.last_reading))
 
-    def _loss(self, noised: NoisyInputs) -> TextLoss:
+    def _loss(self, noised: NoisyInputs) -> per_text.TextLoss:
         """The loss of Eqs. 12 and 13; a weight of 0 switches the unlearning term off."""
-        from dpcl_core.methods.language.gradients import TextLoss
-        from dpcl_core.methods.language.training import Unlearning, gather_batch, pecl_loss
-
         params = self.params
         if params.unlearning == "none" or params.lambda_unlearn == 0:
             return self.task_loss()
         forks = self.forks if params.loss == "answer" else None
-        unlearning = Unlearning(params.unlearning, params.lambda_unlearn, params.theta)
+        unlearning = training.Unlearning(params.unlearning, params.lambda_unlearn, params.theta)
 
-        def of(log_probs: Tensor, batch: Batch) -> Tensor:
-            return pecl_loss(log_probs, batch, params.loss, unlearning, gather_batch(noised.scores, batch), forks=forks)
+        def of(log_probs: torch.Tensor, batch: per_text.Batch) -> torch.Tensor:
+            scores = training.gather_batch(noised.scores, batch)
+            return training.pecl_loss(log_probs, batch, params.loss, unlearning, scores, forks=forks)
 
-        return TextLoss(of, forks=forks)
+        return per_text.TextLoss(of, forks=forks)
 
 
 class NoisyInputs:
@@ -220,39 +214,33 @@ class NoisyInputs:
     """
 
     def __init__(self, model: Published, inputs: Planes, task: Task, ledger: Ledger) -> None:
-        from dpcl_core.methods.language.training import embedding_table
-
         self._model, self._inputs, self._task, self._ledger = model, inputs, task, ledger
         self.params, self._upper = model.params, model.cell.epsilon
         self._is_fixed = math.isinf(self._upper) and self.params.score_model == "base"
         self._noise = model.noise(f"embeddings of task {task.index}")
-        self._table = embedding_table(model.net)
+        self._table = training.embedding_table(model.net)
         self._epoch: int | None = None
         self._scores = model.token_scores(inputs)
         self.scores = model.table(self._scores)
-        self._stored: Tensor | None = None
+        self._stored: torch.Tensor | None = None
 
     @property
-    def reading(self) -> Reading:
+    def reading(self) -> per_text.Reading:
         """How the network reads a batch: `clean`, whose states are kept, where nothing changes from epoch to epoch."""
-        from dpcl_core.methods.language.gradients import clean
-
-        return clean if self._is_fixed else self._read
+        return per_text.clean if self._is_fixed else self._read
 
     @property
-    def last_reading(self) -> Reading:
+    def last_reading(self) -> per_text.Reading:
         """How it reads with the last epoch's noisy embeddings, without a new draw; before any epoch, with the first's."""
-        from dpcl_core.methods.language.gradients import clean
+        if self._is_fixed:
+            return per_text.clean
+        return lambda embeddings, batch, _: self._read(embeddings, batch, self._epoch or 0)
 
-        return clean if self._is_fixed else lambda embeddings, batch, _: self._read(embeddings, batch, self._epoch or 0)
-
-    def _read(self, embeddings: Tensor, batch: Batch, epoch: int) -> Tensor:
+    def _read(self, embeddings: torch.Tensor, batch: per_text.Batch, epoch: int) -> torch.Tensor:
         """Embeddings that the network reads in this epoch; prompt and answer have no noise."""
-        from dpcl_core.methods.language.training import replace_text_embeddings
-
         if epoch != self._epoch:
             self._begin(epoch)
-        return embeddings if self._stored is None else replace_text_embeddings(embeddings, self._stored, batch)
+        return embeddings if self._stored is None else training.replace_text_embeddings(embeddings, self._stored, batch)
 
     def mean_score(self) -> float:
         """s-bar: mean score over all tokens of the task."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from annotated_types import Interval
@@ -17,15 +17,13 @@ from dpcl_core.errors import BadInput
 from dpcl_core.methods.common.method import PublicContext, settings_of
 from dpcl_core.methods.language import public_text, sensitivity
 from dpcl_core.methods.language.adapted_model import AdaptedModel
+from dpcl_core.methods.language.later import training
 from dpcl_core.methods.language.params import LanguageParams, Length, Positive
 from dpcl_core.methods.language.public_text import Planes, answer_ids, planes, template
 from dpcl_core.methods.language.sensitivity import Form, Scope
 from dpcl_core.published import Printed, PrintedPart
 from dpcl_core.scenarios.stream import Task
 from dpcl_core.spec import Cell, RunSpec, parameter
-
-if TYPE_CHECKING:
-    from dpcl_core.methods.language.training import Penalty
 
 Share = Annotated[float, Interval(ge=0, le=1)]
 Strength = Annotated[float, Interval(ge=0, le=1000)]
@@ -159,13 +157,11 @@ class Sculpted(AdaptedModel):
     params: SculptingParams
 
     def __init__(self, spec: RunSpec, cell: Cell, context: PublicContext, scorer: Scorer) -> None:
-        from dpcl_core.methods.language.training import Memory
-
         super().__init__(spec, cell, context)
-        self._scorer, self._memory = scorer, Memory(self.net, self.params.lambda_min, self.params.lambda_max)
+        self._scorer, self._memory = scorer, training.Memory(self.net, self.params.lambda_min, self.params.lambda_max)
 
     @property
-    def _penalty(self) -> Penalty | None:
+    def _penalty(self) -> training.Penalty | None:
         return self._memory.penalty if self.params.stability else None
 
     def token_scores(self, inputs: Planes) -> NDArray[np.float64]:

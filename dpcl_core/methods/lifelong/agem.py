@@ -7,7 +7,7 @@ import math
 import operator
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from dpcl_core.methods.common.classifier import Rule, masked
 from dpcl_core.methods.common.dpsgd import LARGEST_WEIGHT
 from dpcl_core.methods.common.method import PublicContext, PublicSizes, labelled, refuse_budgets, settings_of
 from dpcl_core.methods.lifelong import params as settings
+from dpcl_core.methods.lifelong.later import gpu, nets, per_example, torch
 from dpcl_core.methods.lifelong.params import BatchParams
 from dpcl_core.privacy.dp_events import dp
 from dpcl_core.privacy.labels import label_space
@@ -25,11 +26,6 @@ from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.published import Printed
 from dpcl_core.scenarios.stream import Examples, Task, generator
 from dpcl_core.spec import Cell, RunSpec
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from dpcl_core.methods.lifelong.nets import Batch, Gradients
 
 # Examples in one pass: more were no faster on a CPU, and take memory. On a card as many as fit, at most these.
 AT_ONCE = {"cpu": 200, "cuda": 5000}
@@ -47,21 +43,16 @@ class Agem:
     _largest_weight = LARGEST_WEIGHT
 
     def __init__(self, spec: RunSpec, cells: Sequence[Cell], context: PublicContext) -> None:
-        from dpcl_core.backbones import gpu
-        from dpcl_core.methods.lifelong import nets
-
         (self._cell,) = cells
         self._params, self._labels, self._context = settings_of(spec, BatchParams), spec.labels, context
         self._form = settings.input_form(context.form, context.n_inputs)
         self._net = nets.build(self._form, context.n_classes, self._cell.seed).to(context.device)
         self._room = gpu.room(context.device)
-        self._memory: list[Batch] = []  # one batch of every finished task
+        self._memory: list[nets.Batch] = []  # one batch of every finished task
         self._space: tuple[int, ...] = ()  # labels released so far
         self._lists: list[tuple[int, ...]] = []  # the labels of each task
 
     def learn(self, tasks: Mapping[int, Task], ledgers: Mapping[Cell, Ledger]) -> Iterator[Progress]:
-        from dpcl_core.methods.lifelong.nets import descend
-
         seed, params = self._cell.seed, self._params
         task, ledger = tasks[seed], ledgers[self._cell]
         labels = label_space(self._labels, task.prior, self._context.public, task.train.labels, [ledger], task=task.index)
@@ -72,9 +63,9 @@ class Agem:
         n_batches = len(batches) if self._context.counted else max(1, nominal // self._size(nominal))
         n_steps = schedule(params, task.index, n_batches)
         self._account(task.index, n_steps, ledger)
-        parameters = list(self._net.parameters())
+        weights = list(self._net.parameters())
         draws = generator(seed, f"replayed batches of task {task.index}")
-        steps = descend(parameters, batches, self._memory, self._gradients, n_steps, params, draws, self._largest_weight)
+        steps = nets.descend(weights, batches, self._memory, self._gradients, n_steps, params, draws, self._largest_weight)
         for done in steps:
             yield Progress("training", done, n_steps, task.index, f"steps of {self._title}")
         self._store(task, batches)
@@ -105,11 +96,9 @@ class Agem:
     def _competing(self, labels: tuple[int, ...]) -> tuple[int, ...]:
         return labels if self._params.head == "per-task" else self._space
 
-    def _batches(self, task: Task, competing: tuple[int, ...]) -> list[Batch]:
+    def _batches(self, task: Task, competing: tuple[int, ...]) -> list[nets.Batch]:
         """The task's fixed batches. Raises BadInput if its examples of the competing classes do not fill one batch; if their
         number is private, they form one smaller, possibly empty, batch instead."""
-        from dpcl_core.methods.lifelong import nets
-
         train = labelled(task, competing)
         size, device = self._size(len(train)), self._context.device
         chosen = fixed(len(train), size, generator(self._cell.seed, f"batches of task {task.index}"))
@@ -121,7 +110,7 @@ class Agem:
         used: Examples = train.take(np.concatenate(chosen))
         return nets.pieces(nets.batch(used, competing, self._form, device), size)
 
-    def _store(self, task: Task, batches: Sequence[Batch]) -> None:
+    def _store(self, task: Task, batches: Sequence[nets.Batch]) -> None:
         place = picked(self._params, len(batches), generator(self._cell.seed, f"stored batch of task {task.index}"))
         stored = batches[place]
         # A copy: a view would keep the task's whole tensor in memory.
@@ -138,30 +127,23 @@ class Agem:
             what = f"stored batches of the tasks before, read again {self._unbounded}"
             ledger.spend(dp.NonPrivateDpEvent(), task=task, what=what, people_of=tuple(range(task)))
 
-    def _gradients(self, batch: Batch) -> Gradients:
+    def _gradients(self, batch: nets.Batch) -> nets.Gradients:
         """Gradients of the batch's mean loss for every parameter, summed over pieces to save memory."""
-        from dpcl_core.methods.lifelong.nets import pieces
-
         n = self._divisor(batch)
-        of_pieces = [self._of_piece(p.inputs, p.targets, p.columns, n) for p in pieces(batch, self._at_once())]
+        of_pieces = [self._of_piece(p.inputs, p.targets, p.columns, n) for p in nets.pieces(batch, self._at_once())]
         return [functools.reduce(operator.add, parts) for parts in zip(*of_pieces, strict=True)]
 
     def _at_once(self) -> int:
         """Examples in one pass."""
-        from dpcl_core.backbones import gpu
-        from dpcl_core.methods.common.per_example_gradients import BYTES_A_PIXEL
-
-        bytes_each = BYTES_A_PIXEL * math.prod(self._form.shape[:2])
+        bytes_each = per_example.BYTES_A_PIXEL * math.prod(self._form.shape[:2])
         return gpu.at_once(self._room, AT_ONCE["cpu"], bytes_each, AT_ONCE["cuda"])
 
-    def _divisor(self, batch: Batch) -> int:
+    def _divisor(self, batch: nets.Batch) -> int:
         """The number that a batch's sums are divided by."""
         return max(1, len(batch.targets))
 
-    def _of_piece(self, inputs: Tensor, targets: Tensor, columns: Tensor, n: int) -> Gradients:
+    def _of_piece(self, inputs: torch.Tensor, targets: torch.Tensor, columns: torch.Tensor, n: int) -> nets.Gradients:
         """Gradients of the softmax cross-entropy on a piece of a batch of n."""
-        import torch
-
         loss = torch.nn.functional.cross_entropy(self._net(inputs)[:, columns], targets, reduction="sum") / n
         return list(torch.autograd.grad(loss, list(self._net.parameters())))
 

@@ -15,7 +15,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import numpy as np
 from annotated_types import Interval
@@ -29,6 +29,7 @@ from dpcl_core.methods.common.dpsgd import LARGEST_WEIGHT, ROUNDING_ASSUMED, Sch
 from dpcl_core.methods.common.method import PublicContext, PublicSizes, labelled, settings_of
 from dpcl_core.methods.lifelong import odometer
 from dpcl_core.methods.lifelong import params as settings
+from dpcl_core.methods.lifelong.later import nets, per_example, torch
 from dpcl_core.methods.lifelong.params import ReplayParams
 from dpcl_core.privacy.labels import label_space
 from dpcl_core.privacy.ledger import Ledger
@@ -36,10 +37,6 @@ from dpcl_core.privacy.noise import Batches, Noise, Steps, noise_of
 from dpcl_core.published import Departure, Printed
 from dpcl_core.scenarios.stream import Examples, Task
 from dpcl_core.spec import Cell, PrivacySpec, Recurrence, RunSpec, parameter
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,9 +112,6 @@ class Model:
     KEPT = ("_net", "_released", "_places")
 
     def __init__(self, spec: RunSpec, cell: Cell, context: PublicContext) -> None:
-        from dpcl_core.methods.common.per_example_gradients import Gradients
-        from dpcl_core.methods.lifelong import nets
-
         self._spec, self._params, self._cell, self._context = spec, settings_of(spec, DpAgemParams), cell, context
         # The seed of coins in teaching; None: those of a release are the operating system's.
         self._coin_seed = cell.seed if spec.privacy.noise == "seeded" else None
@@ -126,15 +120,13 @@ class Model:
         self._noises = odometer.noises(self._public, cell.epsilon)
         self._turns = odometer.capped_schedule(self._public, self._noises, self._params.memory_epsilon_cap)
         self._net = nets.build(self._form, context.n_classes, cell.seed).to(context.device)
-        self._gradients = Gradients(self._net, self._params.clip_norm if self._noises.first > 0 else math.inf)
+        self._gradients = per_example.Gradients(self._net, self._params.clip_norm if self._noises.first > 0 else math.inf)
         self._samples: list[tuple[Examples, tuple[int, ...]]] = []  # each finished task's kept sample and labels
         self._places: list[NDArray[np.int64]] = []  # of each kept sample among the task's examples of competing classes
         self._released: tuple[int, ...] = ()  # labels of all lists so far
 
     def learn(self, task: Task, ledger: Ledger) -> Iterator[int]:
         """Yields the number of steps taken; the whole task is in the ledger before the first."""
-        from dpcl_core.methods.lifelong.nets import projected
-
         labels = self._own_labels(task)
         self._released = tuple(sorted({*self._released, *labels}))
         competing = self._competing(labels)
@@ -149,7 +141,8 @@ class Model:
         for step, sample in enumerate(turns):
             means = self._noisy_gradient(current)
             if sample is not None:
-                means = projected(means, self._noisy_gradient(earlier[sample]), self._params.projection, self._params.scope)
+                reference = self._noisy_gradient(earlier[sample])
+                means = nets.projected(means, reference, self._params.projection, self._params.scope)
             self._step(means, step, current.plan)
             yield step + 1
         self._keep(train, labels, task.index)
@@ -190,24 +183,19 @@ class Model:
         noise = noise_of(self._spec.privacy.noise, self._cell, purpose)
         return Source(examples, classes, plan, batches, noise, steps.noise_multiplier)
 
-    def _noisy_gradient(self, source: Source) -> list[Tensor]:
+    def _noisy_gradient(self, source: Source) -> list[torch.Tensor]:
         """Noisy sum of clipped gradients on a batch, divided by the expected batch size. An empty batch gives noise alone.
 
         Adding or removing an example changes the sum by at most the clipping norm; the noise on every coordinate of the sum
         has a standard deviation of the multiplier times that norm.
         """
-        from dpcl_core.methods.common.per_example_gradients import noisy_means
-        from dpcl_core.methods.lifelong import nets
-
         drawn = source.examples.take(source.batches.draw(len(source.examples)))
         batch = nets.batch(drawn, source.classes, self._form, self._context.device)
         sums = self._gradients.of(batch.inputs, batch.targets, batch.columns)
         std, dtype = source.plan.noise_std(source.noise_multiplier), next(self._net.parameters()).dtype
-        return noisy_means(sums, source.plan.expected_batch, std, source.noise, dtype=dtype)
+        return per_example.noisy_means(sums, source.plan.expected_batch, std, source.noise, dtype=dtype)
 
-    def _step(self, means: Sequence[Tensor], step: int, plan: Schedule) -> None:
-        import torch
-
+    def _step(self, means: Sequence[torch.Tensor], step: int, plan: Schedule) -> None:
         with torch.no_grad():
             parameters = list(self._net.parameters())
             for parameter, mean in zip(parameters, means, strict=True):

@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +16,7 @@ from dpcl_core.events import Progress
 from dpcl_core.methods.common.classifier import Rule, masked
 from dpcl_core.methods.common.method import PublicContext, PublicSizes, labelled, refuse_budgets, settings_of
 from dpcl_core.methods.lifelong import params as settings
+from dpcl_core.methods.lifelong.later import nets, torch
 from dpcl_core.methods.lifelong.params import NetworkName
 from dpcl_core.privacy.dp_events import dp
 from dpcl_core.privacy.labels import label_space
@@ -24,9 +24,6 @@ from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.published import Printed
 from dpcl_core.scenarios.stream import Examples, Task, generator, join_examples
 from dpcl_core.spec import Cell, RunSpec, parameter
-
-if TYPE_CHECKING:
-    from dpcl_core.methods.lifelong.nets import Network
 
 TITLES: dict[NetworkName, str] = {
     "lifelong": "Lifelong network", "cnn-32": "CNN-32", "cnn-64": "CNN-64", "cnn-128": "CNN-128", "bilstm": "BiLSTM",
@@ -63,7 +60,7 @@ class JointNetwork:
         self._form = settings.input_form(context.form, context.n_inputs)
         self._waiting: list[Examples] = []
         self._lists: list[tuple[int, ...]] = []  # the labels of each task
-        self._net: Network | None = None
+        self._net: nets.Network | None = None
 
     def learn(self, tasks: Mapping[int, Task], ledgers: Mapping[Cell, Ledger]) -> Iterator[Progress]:
         task, ledger = tasks[self._cell.seed], ledgers[self._cell]
@@ -110,10 +107,6 @@ class JointNetwork:
         return allowed[of_task]
 
     def _train(self, examples: Examples, of_task: NDArray[np.int64], task: int) -> Iterator[Progress]:
-        import torch
-
-        from dpcl_core.methods.lifelong import nets
-
         params, device = self._params, self._context.device
         net = nets.build_named(params.network, self._form, self._context.n_classes, self._cell.seed).to(device)
         allowed = torch.from_numpy(self._competing(of_task)).to(device)

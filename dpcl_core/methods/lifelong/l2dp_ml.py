@@ -20,7 +20,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from annotated_types import Interval
@@ -34,17 +34,13 @@ from dpcl_core.methods.lifelong import claim
 from dpcl_core.methods.lifelong import params as settings
 from dpcl_core.methods.lifelong.agem import Agem
 from dpcl_core.methods.lifelong.claim import DeltaR, ThetaNorm
+from dpcl_core.methods.lifelong.later import nets, torch
 from dpcl_core.methods.lifelong.params import BatchParams, FirstLayer, OutputNoise, Scope
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import noise_of
 from dpcl_core.published import Printed
 from dpcl_core.scenarios.stream import Task
 from dpcl_core.spec import Cell, RunSpec, parameter
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from dpcl_core.methods.lifelong.nets import Batch, Gradients
 
 Reconstruction = Literal["taylor1-abs", "taylor1-linear"]
 LabelObjective = Literal["taylor2", "eq-12"]
@@ -119,7 +115,7 @@ class L2dpMlParams(BatchParams):
 _OFFSET = "offset"  # released beside the network's weights
 
 
-def reconstruction(x: Tensor, z: Tensor, objective: Reconstruction) -> Tensor:
+def reconstruction(x: torch.Tensor, z: torch.Tensor, objective: Reconstruction) -> torch.Tensor:
     """The auto-encoder's loss for inputs x and their reconstructions z, both [..., d].
 
     "taylor1-linear" is R~ = Σ (1/2 - x) z, the first order as printed. It has no minimum: in the weights it is a quadratic
@@ -130,7 +126,7 @@ def reconstruction(x: Tensor, z: Tensor, objective: Reconstruction) -> Tensor:
     return terms.sum() if objective == "taylor1-linear" else (math.log(2) + terms).abs().sum()
 
 
-def logit_gradient(y: Tensor, z: Tensor, objective: LabelObjective = "taylor2") -> Tensor:
+def logit_gradient(y: torch.Tensor, z: torch.Tensor, objective: LabelObjective = "taylor2") -> torch.Tensor:
     """Gradient [n, K] in scores z of the output layer's loss L~ for labels y; backpropagated below it without noise.
 
     "taylor2": 1/2 + z/4 - y, of L~ = Σ z/2 + z²/8 - y z, the sigmoid's cross-entropy to the second order. "eq-12":
@@ -140,7 +136,7 @@ def logit_gradient(y: Tensor, z: Tensor, objective: LabelObjective = "taylor2") 
     return (0.5 + z / 4 if objective == "taylor2" else 1 - z.sign() / 2 - z / 4) - y
 
 
-def output_gradient(h: Tensor, in_logits: Tensor) -> Tensor:
+def output_gradient(h: torch.Tensor, in_logits: torch.Tensor) -> torch.Tensor:
     """Gradient [K, units] of the output loss in W: Σ_r g_r h_rᵀ. The perturbed loss subtracts χ3 from it (Eq. 14).
 
     Args: h [n, units], the last hidden layer; in_logits [n, K], rows g_r of `logit_gradient`.
@@ -158,8 +154,6 @@ class L2dpMl(Agem):
     _largest_weight = float(np.finfo(np.float32).max)  # without a norm cap noise alone makes weights this large
 
     def __init__(self, spec: RunSpec, cells: Sequence[Cell], context: PublicContext) -> None:
-        from dpcl_core.methods.lifelong import nets
-
         super().__init__(spec, cells, context)
         self._chosen = chosen = settings_of(spec, L2dpMlParams)
         size = chosen.batch_size if chosen.algorithm == "batches" else max(1, int(context.task_size))
@@ -175,8 +169,6 @@ class L2dpMl(Agem):
         self._statistics = nets.Statistics.fresh(self._net.first.out_channels, context.device)
 
     def learn(self, tasks: Mapping[int, Task], ledgers: Mapping[Cell, Ledger]) -> Iterator[Progress]:
-        import torch
-
         chosen = self._chosen
         for progress in super().learn(tasks, ledgers):
             with torch.no_grad():  # to the settings' norm caps
@@ -192,24 +184,24 @@ class L2dpMl(Agem):
     def _size(self, n: int) -> int:
         return self._params.batch_size if self._chosen.algorithm == "batches" else max(n, 1)
 
-    def _batches(self, task: Task, competing: tuple[int, ...]) -> list[Batch]:
+    def _batches(self, task: Task, competing: tuple[int, ...]) -> list[nets.Batch]:
         """A-GEM's batches, perturbed: training, memory and replay all use x̄."""
         plain = super()._batches(task, competing)
         self._n = self._divisor(plain[0])
         self._largest = max(self._largest, self._n)  # Algorithm 1 divides by a task's size: the largest claims most
         return [replace(batch, inputs=batch.inputs.double() + self._draws.inputs / self._n) for batch in plain]
 
-    def _divisor(self, batch: Batch) -> int:
+    def _divisor(self, batch: nets.Batch) -> int:
         """The divisor λ of a batch's sums and noise: its size, or the nominal number where the true one is private."""
         return len(batch.targets) if self._context.counted else self._n
 
-    def _gradients(self, batch: Batch) -> Gradients:
+    def _gradients(self, batch: nets.Batch) -> nets.Gradients:
         """Gradients of both losses' means over the batch, with noise divided by λ."""
         total = super()._gradients(batch)
         total[-2][batch.columns] -= (self._draws.output[batch.columns] / self._divisor(batch)).to(total[-2].dtype)
         return total
 
-    def _of_piece(self, inputs: Tensor, targets: Tensor, columns: Tensor, n: int) -> Gradients:
+    def _of_piece(self, inputs: torch.Tensor, targets: torch.Tensor, columns: torch.Tensor, n: int) -> nets.Gradients:
         """Gradients on a piece of a batch of n, of perturbed inputs.
 
         "softmax": of A-GEM's loss for all layers, on perturbed units, without clipping. "taylor": encoder from the
@@ -217,10 +209,6 @@ class L2dpMl(Agem):
         adds its noise. The layers below get the gradient in the logits, which reads labels without any noise. The output has
         no bias, z = h_π·W.
         """
-        import torch
-
-        from dpcl_core.methods.lifelong import nets
-
         net, hidden, is_softmax = self._net, self._draws.hidden / n, self._chosen.losses == "softmax"
         if not len(targets):  # nobody is in the task: a sum over no examples, to which the caller adds its noise
             return [torch.zeros_like(of) for of in (net.first.weight, *net.rest.parameters(), *net.head.parameters())]
@@ -241,7 +229,9 @@ class L2dpMl(Agem):
         below = torch.autograd.grad(last, list(net.rest.parameters()), in_logits @ weights / n)
         return [self._encoder(inputs, units, of_inputs, hidden, n), *below, output, torch.zeros_like(net.head.bias)]
 
-    def _encoder(self, perturbed: Tensor, units: Tensor, of_inputs: Tensor, hidden: Tensor, n: int) -> Tensor:
+    def _encoder(
+        self, perturbed: torch.Tensor, units: torch.Tensor, of_inputs: torch.Tensor, hidden: torch.Tensor, n: int
+    ) -> torch.Tensor:
         """The encoder's gradient on a piece of a batch of n: reconstruction of x̄ from h̄, with h̄ held constant.
 
         Each value of x̄ and of h̄ is mostly noise, and the gradient is a product of both. Unless `encoder_divisor` is none, it
@@ -249,10 +239,6 @@ class L2dpMl(Agem):
         Single precision suffices: it keeps a picture under noise of 10^4 to two decimals, and only the encoder's small
         updates depend on the rest.
         """
-        import torch
-
-        from dpcl_core.methods.lifelong import nets
-
         kernel, plan, chosen = self._net.first.weight, replace(self._plan, n_mean=n), self._chosen
         if chosen.encoder_weight == 0:
             return torch.zeros_like(kernel)
@@ -266,10 +252,8 @@ class L2dpMl(Agem):
         divisor = scales if chosen.encoder_divisor == "noise" else 1.0
         return torch.autograd.grad(loss, kernel)[0] * (chosen.encoder_weight / divisor)
 
-    def _read(self, units: Tensor, offset: Tensor, *, training: bool) -> Tensor:
+    def _read(self, units: torch.Tensor, offset: torch.Tensor, *, training: bool) -> torch.Tensor:
         """Input of the layers above the first."""
-        from dpcl_core.methods.lifelong import nets
-
         values = nets.classifier_input(units, offset, self._chosen.first_layer)
         if self._chosen.first_layer == "batch-norm":
             return self._statistics.normalised(values, training=training).to(units.dtype)
@@ -279,9 +263,9 @@ class L2dpMl(Agem):
         """Logits [n, n_classes] under the noise of the latest step, or without noise."""
         net, offset = self._net, self._offset()
 
-        def answers(x: Tensor) -> Tensor:
+        def answers(x: torch.Tensor) -> torch.Tensor:
             last = net.rest[1:](self._read(net.first(x), offset, training=False))
-            logits: Tensor = net.head(last.clamp(max=1) if self._chosen.losses == "taylor" else last)
+            logits: torch.Tensor = net.head(last.clamp(max=1) if self._chosen.losses == "taylor" else last)
             return logits
 
         return net.logits(inputs, self._form, self._at_once(), answers)
@@ -299,10 +283,8 @@ class L2dpMl(Agem):
         """The network's weights by name, and the noise of its first layer, which predictions need."""
         return {**super().released(cell), _OFFSET: self._offset().cpu().numpy()}
 
-    def _offset(self) -> Tensor:
+    def _offset(self) -> torch.Tensor:
         """What the noise of the latest step adds to the first layer's units, float64 [1, filters, ...]; zeros without."""
-        from dpcl_core.methods.lifelong import nets
-
         offset = nets.noise_response(self._net.first, self._draws.inputs / self._n) + 2 * self._draws.hidden / self._n
         return offset.new_zeros(offset.shape) if self._chosen.test_noise == "none" else offset
 

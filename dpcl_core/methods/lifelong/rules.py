@@ -12,6 +12,7 @@ from dpcl_core.data.dataset import Form
 from dpcl_core.methods.common.classifier import Step
 from dpcl_core.methods.lifelong import params as settings
 from dpcl_core.methods.lifelong.independent_laplace import centred
+from dpcl_core.methods.lifelong.later import nets, torch
 from dpcl_core.methods.lifelong.quadratic import RandomProjection, RandomRelu
 from dpcl_core.privacy.sums import unit_rows
 
@@ -35,10 +36,6 @@ def readout(steps: Sequence[Step], inputs: NDArray[np.generic]) -> NDArray[np.fl
 
 def network(steps: Sequence[Step], inputs: NDArray[np.generic]) -> NDArray[np.floating]:
     """Logits [n, competing] of a whole network on examples' own values [n, K]."""
-    import torch
-
-    from dpcl_core.methods.lifelong import nets
-
     last, facts, layout = steps[-1], steps[-1].facts, input_form(steps[-1].facts)
     made = nets.build_named(facts.get("architecture", "lifelong"), layout, len(last.classes), 0)
     offset = last.arrays.get("offset")
