@@ -16,13 +16,12 @@ from dpcl_core.data import schema as schemas
 from dpcl_core.data.intake import Asked, own_name
 from dpcl_core.errors import BadInput, RunFailed
 from dpcl_core.events import Classifier, Event, of_kind
+from dpcl_core.later import pd
 from dpcl_core.privacy.calculator import Answer, solve
 from dpcl_core.results import Result, of_run
 from dpcl_core.spec import Adjacency, RunSpec, validated
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from dpcl_core.privacy.audit_bounds import Audited
     from dpcl_core.runs.spend import Account
     from dpcl_core.runs.store import Store
@@ -168,8 +167,6 @@ def sweep(
     All combinations are checked before the first run. When interrupted, starts no further run, and returns the metrics of
     the models that were finished. Columns: the settings tried, run_id, epsilon, seed, metric, value.
     """
-    import pandas as pd
-
     from dpcl_core.runs.store import Store
 
     every = [_listed(key, values) for key, values in over.items()]

@@ -19,6 +19,7 @@ from dpcl_core.classifiers import written
 from dpcl_core.data import catalog as datasets
 from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished, Event, Guarantee, JsonValue, TaskLearned, of_kind, plain, plain_number, to_json
+from dpcl_core.later import pd
 from dpcl_core.methods import catalog as methods
 from dpcl_core.metrics import grouped, mean
 from dpcl_core.papers import measured
@@ -30,8 +31,6 @@ from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.spec import RunSpec, fields_of, json_schema
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from dpcl_core.runs.run import Run
     from dpcl_core.runs.store import Store
 
@@ -362,8 +361,6 @@ def leaks_text(events: Sequence[Event], spec: RunSpec) -> str:
 
 def _guarantees_table(result: Result) -> pd.DataFrame:
     """One row per budget: asked, accounted (inf: no bound), delta, and the evidence; the claim's terms as text."""
-    import pandas as pd
-
     rows = []
     for requested, given in result.guarantees.items():
         backing = _backing(given, result.spec)

@@ -17,6 +17,7 @@ from dpcl_core.data import catalog as datasets
 from dpcl_core.errors import DataMissing, entry, instead_of, unknown
 from dpcl_core.events import CellFinished, Event, Guarantee, Planned, References, Started, of_kind
 from dpcl_core.figures.picture import Picture, Provenance, epsilon_label
+from dpcl_core.later import pd
 from dpcl_core.methods import catalog as methods
 from dpcl_core.metrics import grouped
 from dpcl_core.privacy import card_document, statement
@@ -25,8 +26,6 @@ from dpcl_core.runs import frames
 from dpcl_core.spec import RunSpec
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from dpcl_core.runs.run import Run
     from dpcl_core.runs.store import Store
 

@@ -6,6 +6,7 @@ import streamlit as st
 
 from dpcl_core.elements import element
 from dpcl_core.errors import BadInput
+from dpcl_core.later import pd
 from dpcl_core.lessons import exercises, text
 from pages.parts import figure_card, layout, lesson_stage, link, state, visitor
 from pages.parts.rooms import FIELDS, attempt, open_rooms, panel, room_of_code
@@ -166,8 +167,6 @@ def _row(code: str) -> tuple[str, ...]:
 
 def _written(rows: list[tuple[str, ...]]) -> str:
     """The table as CSV; what was pasted and is no code may be a formula, and then begins with an apostrophe."""
-    import pandas as pd
-
     safe = [(name if name[:1].isalnum() else f"'{name}", *of) for name, *of in rows]
     return str(pd.DataFrame(safe, columns=HEADS).to_csv(index=False, lineterminator="\r\n"))
 

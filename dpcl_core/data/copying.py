@@ -23,6 +23,7 @@ from dpcl_core.data.files import TABLES, ending
 from dpcl_core.data.sheets import MAX_BYTES
 from dpcl_core.data.tables import MAX_BYTES as MAX_PICTURE
 from dpcl_core.errors import BadInput, instead_of
+from dpcl_core.later import pd
 
 FIELD = "--data"
 # What is read: every list of forms, on the page and in messages, is made of this one.
@@ -330,8 +331,6 @@ def _excel(content: bytes, folder: Path, stem: str) -> None:
     """The sheet of an Excel file, whose first row names the columns. Raises BadInput for several: one is a dataset."""
     if lacking := machine.lacking(["openpyxl"]):
         raise BadInput(FIELD, f"{stem}.xlsx", lacking)
-    import pandas as pd
-
     found = pd.read_excel(io.BytesIO(content), dtype=object, sheet_name=None)
     if len(filled := [name for name, frame in found.items() if len(frame.columns)]) != 1:
         raise BadInput(FIELD, f"{stem}.xlsx", f"must have one sheet that holds rows; it has {len(filled)}")

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from dpcl_core import paths
 from dpcl_core.data.columns import pa, pc, pq
 from dpcl_core.errors import BadInput
+from dpcl_core.later import pd
 
 
 def table_of(X: Any) -> Any:
@@ -51,8 +52,6 @@ def _plain(values: Any) -> Any:
 
 def _frame(frame: Any) -> Any:
     """A frame of pandas with numbers alone, read by the types of its columns: what is missing becomes NaN."""
-    import pandas as pd
-
     frame = frame if isinstance(frame, pd.DataFrame) else pa.table(frame).to_pandas()
     names = [*frame.columns]
     if len({*names}) < len(names):
@@ -176,8 +175,6 @@ def _written(data: Any, stem: Path) -> Path:
     if hasattr(data, "features") and hasattr(data, "with_format") and hasattr(data, "__len__"):
         return _of_hub(data, stem)
     if hasattr(data, "columns"):
-        import pandas as pd
-
         if isinstance(data, pd.DataFrame):
             return of_frame(data, stem)
         if hasattr(data, "__arrow_c_stream__"):  # a frame of polars, a table of pyarrow, a relation of DuckDB
@@ -335,8 +332,6 @@ def of_arrays(pair: tuple[Any, ...], stem: Path) -> Path:
     if are_pictures or (inputs.dtype == np.uint8 and inputs.ndim > 2 and inputs.shape[3:] in ((), (1,), (3,))):
         return _of_pictures([*inputs], labels.tolist(), stem)
     if inputs.ndim == 1 and inputs.dtype.kind in "UO":
-        import pandas as pd
-
         return of_frame(pd.DataFrame({"text": inputs.astype(object), TARGET: labels}), stem)
     if inputs.ndim != 2 or inputs.dtype.kind not in "fiub":
         allowed = "must be numbers [n, K], texts [n], or pictures uint8 [n, h, w] or [n, h, w, 3]"

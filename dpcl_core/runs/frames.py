@@ -8,14 +8,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import wraps
-from typing import TYPE_CHECKING, Any, ParamSpec
+from typing import Any, ParamSpec
 
 from dpcl_core import metrics as measures
 from dpcl_core.events import CellFinished, Event, Guarantee, Leaks, Retained, Signatures, TaskLearned, TokensScored, of_kind
+from dpcl_core.later import pd
 from dpcl_core.spec import Cell
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 # What is in a column of each name; all others have numbers with a fraction.
 _KINDS = {
@@ -30,8 +28,7 @@ _KINDS = {
 
 def _table(columns: str, rows: Iterable[tuple[Any, ...]]) -> pd.DataFrame:
     """A data frame of these columns after epsilon and seed, also of no rows; each row begins with an event of their cell."""
-    import numpy as np  # imported late, both: a run that only prints its results would start a third of a second later
-    import pandas as pd
+    import numpy as np  # late, as pandas: a run that only prints its results would start a third of a second later
 
     names = ["epsilon", "seed", *columns.split()]
     values = list(zip(*((one.cell.epsilon, one.cell.seed, *rest) for one, *rest in rows), strict=True)) or [()] * len(names)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache, lru_cache, partial
 from html import escape
-from typing import TYPE_CHECKING, Any, ParamSpec, cast
+from typing import Any, ParamSpec, cast
 
 import streamlit as st
 from streamlit.errors import StreamlitAPIException
@@ -18,13 +18,10 @@ from dpcl_core.backbones import catalog
 from dpcl_core.elements.calculator import Source
 from dpcl_core.elements.element import DRAG, PICTURE, Element, drag_document
 from dpcl_core.figures.picture import Picture, Provenance, epsilon_text
+from dpcl_core.later import pd
 from dpcl_core.lessons import text as course
 from pages.parts import layout, link, served, text
 from pages.parts.text import plain
-
-if TYPE_CHECKING:
-    import pandas as pd
-
 
 # Elements drawn in the browser, mounted on a page.
 
@@ -226,8 +223,6 @@ def built(build: Callable[P, Picture], *of: P.args, **how: P.kwargs) -> Picture:
 
 @cache
 def _kept(build: Callable[..., Picture]) -> Callable[..., Picture]:
-    import pandas as pd
-
     return st.cache_resource(max_entries=100, show_spinner=False, hash_funcs={pd.DataFrame: content})(build)
 
 
