@@ -45,15 +45,7 @@ from dpcl_core.methods.language import params as language
 from dpcl_core.methods.language.adapted_model import AdaptedModel, TrainingInputs, progress_of
 from dpcl_core.methods.language.later import per_example, per_text, torch, training
 from dpcl_core.methods.language.lazy_learner import LazyLearner
-from dpcl_core.methods.language.params import (
-    Budget,
-    BudgetPer,
-    CopyNoise,
-    LabelShare,
-    LanguageParams,
-    Length,
-    noise_of_copies,
-)  # fmt: skip
+from dpcl_core.methods.language.params import Budget, BudgetPer, CopyNoise, LabelShare, LanguageParams, Length
 from dpcl_core.methods.language.public_text import Prompted, planes
 from dpcl_core.privacy import accounting, text_mechanisms
 from dpcl_core.privacy.accounting import LocalDpEvent
@@ -202,7 +194,7 @@ class Plan:
         """
         params, n_texts = self.params, self.facts.n_recurring if self.params.budget == "total" else 1
         n_tokens = params.length if params.budget_per == "text" else 1
-        return noise_of_copies(epsilon, self.privacy.delta, params.label_share, n_tokens, n_texts)
+        return CopyNoise.within(epsilon, self.privacy.delta, params.label_share, n_tokens, n_texts)
 
     def copies_ledger(self, noise: CopyNoise) -> Ledger:
         """A ledger with one noisy copy of every text of the stream, entered as the mechanisms enter it."""

@@ -41,13 +41,13 @@ class CopyNoise:
     ratio: float
     epsilon_labels: float
 
-
-def noise_of_copies(epsilon: float, delta: float, label_share: float, n_tokens: int, n_texts: int) -> CopyNoise:
-    """The noise that keeps `n_tokens` tokens of each of a person's `n_texts` texts, and their labels, within the budget."""
-    if math.isinf(epsilon):
-        return CopyNoise(0.0, math.inf)
-    ratio = text_mechanisms.ratio_for((1 - label_share) * epsilon, delta, n_tokens, n_texts)
-    return CopyNoise(ratio, label_share * epsilon / n_texts if label_share > 0 else math.inf)
+    @classmethod
+    def within(cls, epsilon: float, delta: float, label_share: float, n_tokens: int, n_texts: int) -> CopyNoise:
+        """The noise that keeps `n_tokens` tokens of each of a person's `n_texts` texts, and their labels, in the budget."""
+        if math.isinf(epsilon):
+            return cls(0.0, math.inf)
+        ratio = text_mechanisms.ratio_for((1 - label_share) * epsilon, delta, n_tokens, n_texts)
+        return cls(ratio, label_share * epsilon / n_texts if label_share > 0 else math.inf)
 
 
 @dataclass(frozen=True, kw_only=True)

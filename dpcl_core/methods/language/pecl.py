@@ -215,7 +215,7 @@ def noises(params: PeclParams, privacy: PrivacySpec, facts: PublicSizes, epsilon
 
         return Noises(accounting.calibrated(of_stream, epsilon, privacy.delta, privacy.adjacency))
     n_tokens = params.length if params.budget_per == "text" else 1
-    copies = language.noise_of_copies(epsilon, privacy.delta, params.label_share, n_tokens, n_uses)
+    copies = CopyNoise.within(epsilon, privacy.delta, params.label_share, n_tokens, n_uses)
     return Noises(ratio=copies.ratio, labels=copies.epsilon_labels)
 
 
