@@ -90,16 +90,22 @@ def _claim(given: Guarantee) -> claim_calculator.ClaimSection:
 
 
 def _linked_result(view: state.View) -> tuple[Result, list[str]]:
-    """The linked run, else the bundled example; and a notice if the linked run cannot be shown."""
-    if (run_id := st.session_state.get(view.key("run"), view["run"])) is None:
-        return state.example(), []
+    """The chosen run, at first the linked one, else the bundled example; and a notice for each that cannot be shown."""
+    asked = dict.fromkeys((view["run"], st.session_state.get(view.key("run"), view["run"])))
+    found = [_result_of(run_id) for run_id in asked]
+    return found[-1][0], [notice for _, notice in found if notice]
+
+
+def _result_of(run_id: object) -> tuple[Result, str]:
+    if run_id is None:
+        return state.example(), ""
     try:
         result = state.run_result(state.store().get(str(run_id)))
     except BadInput as refused:
-        return state.example(), [f"{refused}. Showing the example instead."]
+        return state.example(), f"{refused}. Showing the example instead."
     if not result.guarantees:
-        return state.example(), [f"{result.name} has no finished model yet. Showing the example instead."]
-    return result, []
+        return state.example(), f"{result.name} has no finished model yet. Showing the example instead."
+    return result, ""
 
 
 def _statement(view: state.View, result: Result) -> Guarantee:
