@@ -1,7 +1,5 @@
 """Entry point of the app: navigation, theme, and the server's part, which moves the run queue. No numerics."""
 
-from __future__ import annotations
-
 import logging
 
 import streamlit as st

@@ -4,8 +4,6 @@ That process may use `MEMORY_BYTES`, where the system can limit it (not Windows)
 at once read files for one server.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

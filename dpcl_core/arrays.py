@@ -1,7 +1,5 @@
 """Arrays by name as the bytes of a safetensors file, written and read with nothing but NumPy."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Mapping

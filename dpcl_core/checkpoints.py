@@ -15,8 +15,6 @@ released numbers and the learner's memory, and of kept examples only their place
 the run, and is deleted when the run ends or is deleted.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol

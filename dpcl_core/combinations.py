@@ -4,8 +4,6 @@ A combination is allowed if a run with it can start, whatever else has to be set
 reason, which no code could mend, or nobody has written it yet.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass

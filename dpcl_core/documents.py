@@ -1,7 +1,5 @@
 """Base of what is read from files and written to them: cards, lessons, presets, records."""
 
-from __future__ import annotations
-
 from pydantic import BaseModel, ConfigDict
 
 

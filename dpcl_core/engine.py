@@ -1,7 +1,5 @@
 """One complete run: opens the data, passes tasks to the method, evaluates, and yields events."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """Private classifiers for programs that use scikit-learn, `DPCosineClassifier` and `DPHeadEnsemble`: `fit` and `predict`."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Modules that take long to load, imported when something of them is first used: a card, and most pages, need none of it."""
 
-from __future__ import annotations
-
 from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING

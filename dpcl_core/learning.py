@@ -1,7 +1,5 @@
 """One learner on all tasks: trains, evaluates, saves a checkpoint after every task, and finishes the learner's cells."""
 
-from __future__ import annotations
-
 import json
 import math
 import time

@@ -1,7 +1,5 @@
 """Where and with which code a figure was made: for records that are kept. Names no host and no user."""
 
-from __future__ import annotations
-
 import math
 import os
 import platform

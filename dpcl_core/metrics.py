@@ -5,8 +5,6 @@ counts as zero: every mean is over the entries that exist, and a mean over none 
 likewise (multiplied by 100 only where they are shown).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import TypeVar
 

@@ -5,8 +5,6 @@ Nothing is kept but in memory, and nothing is asked of anyone: own rows are file
 worker. Whatever fails is a document with `failure`, whose `sentence` a reader can act on.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import math

@@ -1,7 +1,5 @@
 """Folders on this computer: the home for all that the project writes, and an optional folder of datasets."""
 
-from __future__ import annotations
-
 import os
 import re
 import secrets

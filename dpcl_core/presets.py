@@ -5,8 +5,6 @@ settings. `run --preset` carries out the first, with `--all` all of them, as `re
 changed settings of the first for a computer that lacks a network which is fetched.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy

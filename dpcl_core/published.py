@@ -1,7 +1,5 @@
 """What publications print: numbers, and settings, from which the layer of a run follows."""
 
-from __future__ import annotations
-
 import csv
 import math
 from collections.abc import Callable, Mapping

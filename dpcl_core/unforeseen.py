@@ -1,7 +1,5 @@
 """Errors that nobody foresaw: one sentence for whoever meets them, and the traceback under its number in a log."""
 
-from __future__ import annotations
-
 import os
 import re
 import sys

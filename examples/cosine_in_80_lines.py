@@ -6,8 +6,6 @@ Privacy unit: one row. Neighbours differ by one row that is added or removed. Th
 against a computer's rounding and draws its noise from the operating system; a test compares sums and epsilon of the two.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """About page: methods and their papers, the glossary, the limits of the guarantees, and the installed versions."""
 
-from __future__ import annotations
-
 import platform
 from importlib.metadata import PackageNotFoundError, version
 

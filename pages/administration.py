@@ -1,7 +1,5 @@
 """Page for the administrator of a shared server: who uses how much, what can be stopped or deleted, and what is kept."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 
 import streamlit as st

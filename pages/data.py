@@ -1,7 +1,5 @@
 """Data page: a file of the visitor's own, what was understood of it, its public schema, and the stream it makes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial

@@ -1,7 +1,5 @@
 """Explore page: what changes if I move this? Views: the playground, sensitive words, matching clients."""
 
-from __future__ import annotations
-
 from importlib import import_module
 
 from pages.parts import layout, state

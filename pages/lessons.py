@@ -1,7 +1,5 @@
 """Lessons page: one step at a time (predict, do, see, explain); progress is kept in the link."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from html import escape

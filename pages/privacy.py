@@ -1,7 +1,5 @@
 """Privacy page: the statement of a run, its ledger, calculators, and composition over tasks."""
 
-from __future__ import annotations
-
 import math
 from itertools import groupby
 from typing import cast

@@ -1,7 +1,5 @@
 """Questions page: a gallery of answers; one of them with its runs; and the paper's side of it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 

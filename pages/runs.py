@@ -1,7 +1,5 @@
 """Runs page: all runs with their states, actions on the ticked ones, and the comparison of several."""
 
-from __future__ import annotations
-
 import math
 import re
 import time

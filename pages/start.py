@@ -1,7 +1,5 @@
 """Start page: one story, of what privacy costs a model that keeps learning, and three doors to the rest."""
 
-from __future__ import annotations
-
 import streamlit as st
 
 from dpcl_core.elements import element

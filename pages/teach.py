@@ -1,7 +1,5 @@
 """Teach page: exercises with the visitor's own numbers, what a teacher needs for a class, and the classroom."""
 
-from __future__ import annotations
-
 import streamlit as st
 
 from dpcl_core.elements import element

@@ -1,7 +1,5 @@
 """Train page: a form built from the cards, and its run, live."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from functools import partial
 from typing import cast

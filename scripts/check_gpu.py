@@ -5,8 +5,6 @@ the installed requirements only; networks that are not on the machine are left o
 with tiny sizes, and writes nothing.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import math

@@ -3,8 +3,6 @@
 The app shows that file and needs no YAML for it. A test compares the two. Run: python -m scripts.citations
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import cast

@@ -1,7 +1,5 @@
 """The documentation's page on noise over tasks beyond the papers: its tables come from records and from the mechanism."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import numpy as np

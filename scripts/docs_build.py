@@ -1,7 +1,5 @@
 """Hands the generated pages to the documentation's build (mkdocs-gen-files runs this file)."""
 
-from __future__ import annotations
-
 import mkdocs_gen_files
 
 from scripts.docs_pages import pages

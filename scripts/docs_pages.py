@@ -3,8 +3,6 @@
 Run by the documentation's build, and alone with `--readme` to update the README's results.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import sys

@@ -7,8 +7,6 @@ event but progress, durations and the audits at a run's end, which draw anew eac
 byte by byte.
 """
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import json

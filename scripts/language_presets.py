@@ -9,8 +9,6 @@ compared without noise, on three tasks that the paper's three orders put in thre
 `paper-pecl-thousands` has 2,000 texts of a task, two passes and five methods.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping

@@ -6,8 +6,6 @@ common.txt has all packages but torch; cpu.txt adds torch without CUDA, cuda.txt
 Platform: Linux on x86-64 (glibc 2.28 or newer), Python 3.11, as the image has them. No file names the host of an index.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -7,8 +7,6 @@ grows, so that the browser computes every place from two points. Groups are foun
 since optimal transport takes a fifth of a second. It takes a quarter of a minute for each length of vector.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 

@@ -8,8 +8,6 @@ CIFAR-10's axes this came out best or next to best for every budget from 0.5 to 
 a mean square of 1 on each axis, on average.
 """
 
-from __future__ import annotations
-
 import sys
 
 import numpy as np

@@ -5,8 +5,6 @@
 It holds the public teaching digits: pictures, class sums without noise, and the seed of the noise.
 """
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

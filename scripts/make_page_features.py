@@ -7,8 +7,6 @@ Photographs are features of lite0 along its axes from CIFAR-10, which has no pic
 tell most. Numbers are kept in half precision, within [-1, 1].
 """
 
-from __future__ import annotations
-
 import sys
 
 import numpy as np

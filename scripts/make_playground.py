@@ -7,8 +7,6 @@ accountant takes up to a second for one of them, and a page has a fifth of a sec
 Public teaching data only: the files hold unnoised class sums (as products with test features), and their noise is seeded.
 """
 
-from __future__ import annotations
-
 import json
 from base64 import b64encode
 from collections.abc import Sequence

@@ -3,8 +3,6 @@
     python -m scripts.make_space [DIR]     usually space/; then push the folder to a Space of the kind Docker
 """
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys

@@ -6,8 +6,6 @@ Accuracy: of the nearest class mean by cosine, from 60 public pictures a class o
 pictures a second and core, decoding included, the best of three passes.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import time

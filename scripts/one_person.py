@@ -6,8 +6,6 @@ pictures of length 1, plus new Gaussian noise of the deviation that (ε, δ) req
 and the seed of a noise that serves every ε: for public teaching data only.
 """
 
-from __future__ import annotations
-
 import math
 from base64 import b64decode
 from collections.abc import Iterator, Mapping

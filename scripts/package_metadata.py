@@ -5,8 +5,6 @@ repository, which the workflow of a release sets. Without it a link to a file be
 no address is made up.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from pathlib import Path

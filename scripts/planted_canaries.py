@@ -4,8 +4,6 @@ It supports our statements on PeCL's unlearning term (Zhan et al., Eqs. 12 and 1
 it has noise.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

@@ -9,8 +9,6 @@ Windows are cut by sampling rate, as Lai et al. 2022 prepare HARW. Their number 
 preparation is private work on the user's own computer, and its counts are taken as public afterwards.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Mapping, Sequence

@@ -9,8 +9,6 @@ used, so that training ends annealed on a busy or slow machine too; with --epoch
 gives the same weights again on the same machine.
 """
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import json

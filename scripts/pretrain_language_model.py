@@ -9,8 +9,6 @@ question's form learns little from a few hundred noisy steps, one that saw thous
 processor time: the learning rate follows their share used, so that training ends annealed on a busy or slow machine too.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import math

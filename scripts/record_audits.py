@@ -6,8 +6,6 @@ With names, only these audits are repeated; the others keep their figures from d
 the operating system, so figures differ between recordings.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import sys

@@ -7,8 +7,6 @@ recorded. Each training is small, for one seed, at ε = 8 and without noise; wit
 which was set before the first was run. `scripts/docs_pages.py` shows the figures.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import sys

@@ -1,7 +1,5 @@
 """Records the run that the app shows before a visitor has made one: `python scripts/record_example.py`."""
 
-from __future__ import annotations
-
 import json
 
 from dpcl_core import checks, engine, events, paths, presets

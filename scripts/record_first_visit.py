@@ -5,8 +5,6 @@ counted, with headers and websocket. The phone has 1.6 Mbit/s, 150 ms to the ser
 this one. Run on a quiet machine with Chromium: python -m scripts.record_first_visit [PAGE …]
 """
 
-from __future__ import annotations
-
 import socket
 import sys
 import tempfile

@@ -3,8 +3,6 @@
     python -m scripts.record_install     builds the wheel, installs it, opens the app; needs an index of packages
 """
 
-from __future__ import annotations
-
 import os
 import platform
 import subprocess

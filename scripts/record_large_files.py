@@ -4,8 +4,6 @@ Every run is a process of its own, which reads invented embeddings from a folder
 3 GB of disk and 2 GB of memory, and some minutes on a quiet machine: python -m scripts.record_large_files
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -4,8 +4,6 @@ The site is built with its engine and handed out by a static host of this comput
 Firefox if there is one: python -m scripts.record_page
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -5,8 +5,6 @@ Run on a quiet machine: python -m scripts.record_performance
 With --rivals: the table of training beside Opacus and a batched loop in torch.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

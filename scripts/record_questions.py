@@ -6,8 +6,6 @@
 Writes assets/reproduction/own.json, from which cards of the gallery are drawn; runs that the store lacks stay as recorded.
 """
 
-from __future__ import annotations
-
 import sys
 
 from dpcl_core import paths, presets

@@ -10,8 +10,6 @@ Both follow from the public test data: chance from their labels, an encoder's sc
 assets/reproduction/references.json. Raises DataMissing where a dataset is not there: chance is never guessed.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Collection

@@ -8,8 +8,6 @@ once for every loss and seed; `--workers` trainings at a time. The file is writt
 already, of the same model and settings, are left out: delete it to start over.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import multiprocessing

@@ -3,8 +3,6 @@
 Run on a quiet machine: python -m scripts.record_visitors [pages] [votes]
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import socket

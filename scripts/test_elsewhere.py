@@ -4,8 +4,6 @@ Environment variables choose the kernels of linear algebra and networks before t
 that this processor cannot run is skipped. The browser tests run first, once, beside two busy loops, and the slow tests last.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import platform

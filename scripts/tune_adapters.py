@@ -6,8 +6,6 @@ The proxy is TREC: twenty questions of each of six kinds, learned as one task. E
 with noise for ε = 8 and without, for two seeds. The rate with the highest mean accuracy is best; ties go to the smaller one.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from datetime import UTC, datetime

@@ -8,8 +8,6 @@ card has by default. What scores best on the proxy is chosen; nobody looks at th
 settings and `tuned = "public"`. Rows "as printed" have nothing to choose, and rows without noise take those of their method.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import math

@@ -8,8 +8,6 @@ high for six tasks. Every row of the comparison gets the same search: each learn
 highest accuracy after the last task wins; ties go to the smaller rate. Presets that use these settings say tuned = "public".
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import math

@@ -1,7 +1,5 @@
 """What all tests share: drawn examples without a time limit, a home and a folder of datasets of a test's own."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

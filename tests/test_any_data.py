@@ -5,8 +5,6 @@ with all of these: a greedy cover of all such pairs. Without noise every one of 
 set before the first was run.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """Files of strangers: read in a process with a memory limit, unpacked within what the visitor may keep."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import resource

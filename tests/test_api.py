@@ -1,7 +1,5 @@
 """The engine from Python, as a notebook uses it."""
 
-from __future__ import annotations
-
 import doctest
 import math
 import re

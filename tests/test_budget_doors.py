@@ -1,7 +1,5 @@
 """A budget for own data at every door: the command that declares it, and all that would release something."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The script that tries a graphics card: on the processor, and on a pretended card; and the page that shows its record."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

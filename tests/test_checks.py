@@ -1,7 +1,5 @@
 """From what a person writes to a spec: every wrong value gives one sentence naming field, value and what is allowed."""
 
-from __future__ import annotations
-
 import json
 import math
 import random

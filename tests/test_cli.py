@@ -1,7 +1,5 @@
 """The command line as a person uses it: one JSON document, exit status, one line for what is wrong."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Every command that the project prints can be pasted: documents, pages, `show`, exports, tunings."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import shutil

@@ -1,7 +1,5 @@
 """The documentation: made from cards and records, every link checked, no result typed by hand."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

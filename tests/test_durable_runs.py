@@ -4,8 +4,6 @@ Noise is seeded, so that there is one unbroken run. A life of a run ends by thro
 nothing of it but what was saved.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

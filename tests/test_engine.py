@@ -1,7 +1,5 @@
 """One run, whole: its events in order, its numbers against the laws they must follow, and every card's common rules."""
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The private classifier for scikit-learn: its interface, what it reads of rows, what it releases, and what that costs."""
 
-from __future__ import annotations
-
 import doctest
 import json
 import math

@@ -1,7 +1,5 @@
 """Events survive JSON, infinity and gaps included; the list is closed."""
 
-from __future__ import annotations
-
 import json
 import math
 

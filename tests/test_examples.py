@@ -1,7 +1,5 @@
 """The notebooks of `examples/`: they run offline, and nothing of a run is committed with them."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

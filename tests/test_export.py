@@ -1,7 +1,5 @@
 """What leaves the app as files: claims as claims, with the audit beside them; bounds as bounds."""
 
-from __future__ import annotations
-
 import io
 import json
 import math

@@ -1,7 +1,5 @@
 """A run on clients' data, whole: what a learner is told, what its guarantee says, and what is refused before it starts."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -4,8 +4,6 @@ Here a small sample; `make fuzz` tries far more and writes the counts into docs/
 seed and the number that draw it again.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import sys

@@ -1,7 +1,5 @@
 """What the image and the guides on hosting rest on: an ordinary user, locked packages, addresses, limits said once."""
 
-from __future__ import annotations
-
 import os
 import re
 import socket

@@ -1,7 +1,5 @@
 """The floors of the house: nothing imports upward, only pages import streamlit, the app process imports no torch."""
 
-from __future__ import annotations
-
 import ast
 import re
 from functools import cache

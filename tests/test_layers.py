@@ -1,7 +1,5 @@
 """As printed, made to work or repaired: which of them a run is follows from its settings, and none can be left out."""
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import asdict, replace

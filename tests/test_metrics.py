@@ -1,7 +1,5 @@
 """Metrics against matrices worked out by hand, and identities that hold for any matrix."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

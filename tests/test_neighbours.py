@@ -4,8 +4,6 @@ D and D' differ in training rows alone. What is compared stands in `tests.suppor
 error, titles, sizes, progress, previews, notes, statements, stored runs, every exported file.
 """
 
-from __future__ import annotations
-
 import math
 import os
 from collections.abc import Callable, Mapping

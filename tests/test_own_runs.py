@@ -1,7 +1,5 @@
 """dpcl run --data: a file with nothing declared runs, says what it assumes, and tells neighbours apart by releases alone."""
 
-from __future__ import annotations
-
 import csv
 import re
 from dataclasses import asdict

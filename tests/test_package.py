@@ -1,7 +1,5 @@
 """The package as a stranger gets it: a wheel, installed where nothing of the checkout is, without torch."""
 
-from __future__ import annotations
-
 import email
 import json
 import os

@@ -1,7 +1,5 @@
 """What a page of a browser asks of the engine, asked here: settings, runs, cards, classifiers, links, own files."""
 
-from __future__ import annotations
-
 import io
 import json
 import random

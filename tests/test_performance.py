@@ -1,7 +1,5 @@
 """The table of measurements: written from the benchmarks' own results, for benchmarks that there are."""
 
-from __future__ import annotations
-
 import getpass
 import json
 import os

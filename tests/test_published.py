@@ -1,7 +1,5 @@
 """Printed numbers live in `assets/published` alone: no module types again what a table prints."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections import defaultdict

@@ -1,7 +1,5 @@
 """A run as one page and as a notebook: everything in them, nothing fetched, and the code runs."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import replace

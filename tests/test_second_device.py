@@ -3,8 +3,6 @@
 The card is `tests.support.second_device`. Methods in NumPy run beside it, as they do beside a true one.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Commands that stop runs, runs that end with their command, and what a command says while it waits."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import pty

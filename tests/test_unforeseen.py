@@ -1,7 +1,5 @@
 """An error that nobody foresaw is one sentence with a number, and secrets are in no message, log, page or record."""
 
-from __future__ import annotations
-
 import json
 import logging
 import re

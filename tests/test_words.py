@@ -1,7 +1,5 @@
 """The words on screen and in documents: the glossary is whole, and titles, labels and headings use the field's words."""
 
-from __future__ import annotations
-
 import ast
 import re
 import tomllib

@@ -5,8 +5,6 @@ other clients, as differential privacy allows; his rule is fixed beforehand on s
 clients: the choice hardly matters, and no private data are read.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

@@ -4,8 +4,6 @@ The attacker knows what a client would send: he runs the learner without noise h
 with rows of a label, or on axes, that no other client has.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache, partial

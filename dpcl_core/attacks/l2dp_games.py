@@ -13,8 +13,6 @@ parameters, deterministically. The parameters that two neighbouring data sets ca
 least-squares fit of the noise shows which set made a release.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache

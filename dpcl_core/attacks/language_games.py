@@ -3,8 +3,6 @@
 All games use the bundled small model, whose table is public: noise, clipping and ledger are the same for every model.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from functools import partial

@@ -1,7 +1,5 @@
 """Membership games on lifelong methods: networks trained by DP-A-GEM, the coefficient memory, and noise on every record."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace

@@ -6,8 +6,6 @@ g / (|g| + 1e-8) times the learning rate, and means are divided by so large a pu
 A task has that one step. Bundled networks stand for the run's own: noise, clipping and ledger are the same.
 """
 
-from __future__ import annotations
-
 import math
 import secrets
 from collections.abc import Callable, Mapping

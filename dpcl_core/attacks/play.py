@@ -4,8 +4,6 @@ A method's games are plug-ins: a `Game` says who the neighbours are and how an a
 game against a published claim, played through the mechanism alone.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

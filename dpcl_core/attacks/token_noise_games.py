@@ -5,8 +5,6 @@ token in x. In every game x has a token with the most noise, for which the paper
 "x" by a rule that is fixed before the counted releases. Sizes are public or those of the bundled language model; C cancels.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace

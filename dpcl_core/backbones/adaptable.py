@@ -1,7 +1,5 @@
 """Backbones as networks for methods that adapt their layers: networks of pictures, of values and of texts."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from copy import deepcopy

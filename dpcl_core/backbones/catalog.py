@@ -1,7 +1,5 @@
 """The backbones by name: cards, training data, and availability on this computer. Imports no torch, no timm."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from collections.abc import Callable, Mapping

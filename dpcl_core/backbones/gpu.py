@@ -3,8 +3,6 @@
 Trained numbers, their gradients, their optimiser and every loss stay in single precision or better on any device.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 

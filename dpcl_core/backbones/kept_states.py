@@ -7,8 +7,6 @@ kept changes a run's time and nothing else: a fresh state is rounded to half pre
 piece whose shape depends on its text alone (see `methods.language.gradients`).
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import suppress

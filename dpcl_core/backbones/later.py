@@ -1,7 +1,5 @@
 """Modules that load torch, imported when something of them is first used: a card needs none of it."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from dpcl_core.later import Late, torch

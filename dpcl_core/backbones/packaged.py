@@ -3,8 +3,6 @@
 The package itself is never installed nor imported: it is read as data.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import sys

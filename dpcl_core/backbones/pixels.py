@@ -1,7 +1,5 @@
 """The simplest backbone: the examples' own values, pixels in [0, 1] or other numbers in [-1, 1]. No torch, no weights."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from typing import Literal

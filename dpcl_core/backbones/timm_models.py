@@ -3,8 +3,6 @@
 EfficientNet-Lite0, trained on ImageNet, has a resolution of choice, and its last stage can be adapted.
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass

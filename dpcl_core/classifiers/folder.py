@@ -4,8 +4,6 @@ What a file holds has left a learner: each array is one that the ledger accounts
 public. Everything in the document is a public fact or a released list of labels.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Released classifiers as ONNX: one file that other runtimes execute, without this program."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import reduce
 from pathlib import Path

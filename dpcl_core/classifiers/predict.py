@@ -1,7 +1,5 @@
 """Predictions by a released classifier: reads a folder and inputs, and applies the classifier's rule."""
 
-from __future__ import annotations
-
 import io
 import stat
 import tempfile

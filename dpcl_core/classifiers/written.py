@@ -4,8 +4,6 @@ What a file holds has left a learner: each array is one that the ledger accounts
 public. Everything in the document is a public fact or a released list of labels; `folder` reads it.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 from collections.abc import Mapping, Sequence

@@ -5,8 +5,6 @@ error, no traceback: that of an error that nobody foresaw is in the log of error
 `verify`: 0 all numbers match, 1 one differs, 2 one cannot be checked.
 """
 
-from __future__ import annotations
-
 import atexit
 import gc
 import signal

@@ -1,7 +1,5 @@
 """What commands share: the settings, columns and store that they are given, and how one run is carried out here."""
 
-from __future__ import annotations
-
 import argparse
 import re
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Output of the commands."""
 
-from __future__ import annotations
-
 import argparse
 import codecs
 import io

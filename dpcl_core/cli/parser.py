@@ -1,7 +1,5 @@
 """The commands and their options."""
 
-from __future__ import annotations
-
 import argparse
 import re
 import sys

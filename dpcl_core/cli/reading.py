@@ -1,7 +1,5 @@
 """Commands that train nothing: lists, stored runs, exports, checks, calculators."""
 
-from __future__ import annotations
-
 import argparse
 import errno
 import json

@@ -1,7 +1,5 @@
 """Commands that carry out runs: run, resume, work, tune, audit."""
 
-from __future__ import annotations
-
 import argparse
 import itertools
 import shlex

@@ -1,7 +1,5 @@
 """Copies what a user brings into the folder of a dataset: a table, pictures by class, or what an archive holds of them."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import json

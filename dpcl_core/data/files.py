@@ -1,7 +1,5 @@
 """Files of datasets: which ones there are on this computer or the hub, and how one process alone writes them."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

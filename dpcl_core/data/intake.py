@@ -6,8 +6,6 @@ The name depends on where the file lies, on its schema and on when it was last w
 never replaced: runs, their audits and those that are resumed read the rows that they began with.
 """
 
-from __future__ import annotations
-
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence

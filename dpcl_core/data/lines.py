@@ -4,8 +4,6 @@ Columns, separator and number of values come from a first line that names the co
 public lines: those of the test file or, of a single file, those that their own coins make public.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter

@@ -6,8 +6,6 @@ try rows against it. On a server that others reach, each visitor has a key of th
 what somebody else has brought.
 """
 
-from __future__ import annotations
-
 import os
 import secrets
 import shutil

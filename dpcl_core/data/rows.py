@@ -5,8 +5,6 @@ example and is not reported: a message about it, or a run that stops, would be a
 usable depends only on that row and on public facts.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections import Counter

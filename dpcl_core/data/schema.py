@@ -1,7 +1,5 @@
 """The schema of the user's own data: declared public facts, so that nothing must be read from private rows."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from collections.abc import Sequence

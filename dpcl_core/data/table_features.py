@@ -6,8 +6,6 @@ Whether it holds numbers is read from the public part. A missing value, or a wor
 range and all zeros elsewhere. So every row has values, whatever it holds, and they depend on that row and on public facts.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import re

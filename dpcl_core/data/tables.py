@@ -1,7 +1,5 @@
 """Reads one split: pictures in a folder for each class, and rows of tables, embeddings and texts in files of every form."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from os.path import isdir, isfile

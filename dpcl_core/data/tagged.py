@@ -1,7 +1,5 @@
 """Reads sentences with a tag for every word from parquet files (tokens, tags, domain) or CoNLL files."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Collection, Sequence
 from itertools import accumulate

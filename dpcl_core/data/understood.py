@@ -1,7 +1,5 @@
 """What was understood of the user's own data: what each column means, and what was assumed. Public facts alone."""
 
-from __future__ import annotations
-
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping

@@ -7,8 +7,6 @@ the browser (assets/drag/replay.mjs), and the two are tested against each other.
 P reveals the sums without noise, and so does one noise shared by several budgets: for public teaching data only.
 """
 
-from __future__ import annotations
-
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass

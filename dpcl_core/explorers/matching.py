@@ -1,7 +1,5 @@
 """Compares matchers on the same lists, and numbers of anchors; simulations only, since the true modes are needed."""
 
-from __future__ import annotations
-
 import base64
 import json
 import math

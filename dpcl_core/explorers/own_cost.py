@@ -10,8 +10,6 @@ Where vectors differ in length, her epsilon is a function of her data and nothin
 owner's terminal and nowhere else. Nothing here writes a file or an event.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import cast

@@ -7,8 +7,6 @@ standard output, one a line. The process ends with its input, so it never outliv
     {"ask": "read", "text": "...", "ratios": [...], "n_releases": 3}
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Detection of private tokens by a score, against true spans, harmless look-alikes and a simple pattern baseline."""
 
-from __future__ import annotations
-
 import base64
 import json
 import re

@@ -1,7 +1,5 @@
 """Figures as standalone pages with findings and provenance, which open without a server or network."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from html import escape
 

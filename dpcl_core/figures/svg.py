@@ -5,8 +5,6 @@ without arrows. What such a figure leaves open is chosen simply: ranges, ticks, 
 properties are ignored: `tests/figures/test_svg.py` fails for a figure that has some. All else is drawn by Plotly.
 """
 
-from __future__ import annotations
-
 import math
 import re
 import zlib

@@ -3,8 +3,6 @@
 A text is markup as `picture` makes it: escaped letters, `<b>` and `<br>`. Widths are estimated, since no font is read.
 """
 
-from __future__ import annotations
-
 import cmath
 import math
 import re

@@ -4,8 +4,6 @@ The server's brings the aggregator's records to Flower's nodes, and writes down 
 each message, which answers from the folder that its node was given.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path

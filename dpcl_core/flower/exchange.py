@@ -4,8 +4,6 @@ A vector that does not come, comes late or is unusable counts as zeros. The mech
 them up, and sums are divided by public numbers, so none of this changes what the ledger records or what it is worth.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace

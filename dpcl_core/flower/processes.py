@@ -3,8 +3,6 @@
 Nothing leaves for other hosts: Flower's telemetry, its look for updates and its installing of packages are switched off.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """What adds up and what is free: composition, averaging, disjoint people, random batches, and work on what is released."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Pitfalls of private continual learning: each as a small computation on invented numbers, done wrong and then right."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from hashlib import blake2b

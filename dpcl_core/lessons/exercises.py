@@ -3,8 +3,6 @@
 The same name gets the same numbers on every computer, neighbours get others. Answers are computed by what the lessons use.
 """
 
-from __future__ import annotations
-
 import hmac
 import math
 import re

@@ -3,8 +3,6 @@
 The browser adds fresh noise itself. Its arithmetic, `assets/lesson/games.mjs`, is that of label.py, noise.py and duel.py.
 """
 
-from __future__ import annotations
-
 import base64
 import math
 import re

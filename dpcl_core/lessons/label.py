@@ -4,8 +4,6 @@ The bundled digits are public, so an attacker who lacks only one fact can be sim
 mechanisms that runs use, with fresh noise from the operating system and a ledger of its own.
 """
 
-from __future__ import annotations
-
 import io
 import math
 from collections.abc import Sequence

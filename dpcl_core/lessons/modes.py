@@ -5,8 +5,6 @@ replace texts, because the content of an entry is visible. Rows are drawn with r
 any number of clients.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter, defaultdict
 from collections.abc import Sequence

@@ -4,8 +4,6 @@
 networks, so everything may be shown. Only the noise of DP-SGD comes from the operating system.
 """
 
-from __future__ import annotations
-
 import math
 from functools import cache, lru_cache
 

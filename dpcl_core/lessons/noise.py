@@ -1,7 +1,5 @@
 """The digits in T tasks under one public list and under a list per task, released and learned for real."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass

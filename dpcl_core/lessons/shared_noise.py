@@ -5,8 +5,6 @@ public pictures, with noise from the operating system; nothing of it may be show
 has one of the pictures uses `attacks.shared_noise_games.difference`.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The texts of lessons (steps of predict, do, see, explain), teacher's notes, and pitfalls, read from `assets/`."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Scores between which a run is read, before it has learned anything: chance, and the public network untrained."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace

@@ -3,8 +3,6 @@
 What is compared and how the verdict is worded: `assets/answers.toml`.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ without a bound; of our runs, the repairs keep theirs by their ledgers. Comparis
 compares, and say nothing about privacy.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping

@@ -4,8 +4,6 @@ An experiment has a small, a larger and a full form, and two experiments may pri
 claim alone (`paper.judge`); the verdict here joins them, so that a claim counts once.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence

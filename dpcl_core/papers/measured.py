@@ -4,8 +4,6 @@
 seconds, machine, commit, and the metrics of every model. Accuracies and forgetting are in [0, 1].
 """
 
-from __future__ import annotations
-
 import json
 import math
 import time

@@ -4,8 +4,6 @@ The runs keep methods, parameters, budgets and seeds. Data, network and tasks ch
 sizes alone: a network that reads such data; as many classes a task as nearly as they divide; as many examples a task.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace

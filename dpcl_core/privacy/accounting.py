@@ -1,7 +1,5 @@
 """Epsilon of a composition of mechanisms by privacy loss distributions, rounded up, as Google's dp_accounting has it."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence

@@ -1,7 +1,5 @@
 """Any one of epsilon, sigma and delta from the other two, and the epsilon of one training by three accountants."""
 
-from __future__ import annotations
-
 import logging
 import math
 import warnings

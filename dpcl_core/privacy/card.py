@@ -6,8 +6,6 @@ epsilon, its parts, and the ledger's events, from which both follow.
 The check finds inconsistency, not forgery: no card can show that the events are what was done.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections import Counter

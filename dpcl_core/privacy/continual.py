@@ -9,8 +9,6 @@ C is a Toeplitz matrix: column j is the first column, moved down by j. Its entri
 none above the one before it, the first is 1. All that follows is of this rounded matrix.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

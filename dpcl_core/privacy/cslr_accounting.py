@@ -6,8 +6,6 @@ how clients are drawn, what neighbours are, or how many clipping norms a client 
 field of `Reading`. Without `head_multiplier` the head's updates leave in the clear, and no number here covers them.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """The events of Google's dp_accounting, without the package around them: with its accountants it takes a second to load."""
 
-from __future__ import annotations
-
 import sys
 from importlib import import_module, util
 from pathlib import Path

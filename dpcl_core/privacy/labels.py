@@ -1,7 +1,5 @@
 """A classifier's list of labels, public, read or learned, and the filter for other examples (Tobaben et al., sec. 4)."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping, Sequence
 

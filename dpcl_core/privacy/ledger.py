@@ -1,7 +1,5 @@
 """The ledger: every mechanism that one cell applied to private data, in order, and what it costs, alone and with others."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Mechanisms: the only functions whose output from private examples may be released."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -13,8 +13,6 @@ The coefficient memory and noise for every record follow the same table (digits 
 at a ratio of 0.9 to 1.3 they kept 0.19 to 0.72, at 1.4 to 2.6 up to 0.50, at 3 to 5 up to 0.20, above 5 below 0.10.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

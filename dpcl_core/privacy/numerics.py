@@ -2,8 +2,6 @@
 takes longer to load than a small run takes.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from functools import lru_cache

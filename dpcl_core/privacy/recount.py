@@ -5,8 +5,6 @@ theirs: one task where each is in one only, else all. An event reads some of the
 what these places have in it is the person's cost. The accountants are given these events and nothing else.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence

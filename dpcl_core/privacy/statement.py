@@ -1,7 +1,5 @@
 """The privacy statement of a release: headline, odds, banner, and all of it as text; `guarantee` has the lines beside."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

@@ -4,8 +4,6 @@ A token's embedding is a vector clipped to length C, with Gaussian noise of stan
 the ratio sigma / C matters, so C does not appear. The mechanisms follow below.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 Whoever can read the server's home folder is its administrator: the key lies there.
 """
 
-from __future__ import annotations
-
 import hmac
 import json
 import math

@@ -17,8 +17,6 @@ is (2 e, d (1 + exp(e)))-DP for rows (`privacy.budgets`). What protects anything
 for a person; what protects a row that is exchanged ("replace") may show how many there are, and has none for one left out.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence

@@ -4,8 +4,6 @@
 it was first used, and the app and the command line must not be bound by that. It asks only; it takes no memory on a card.
 """
 
-from __future__ import annotations
-
 import ctypes
 import json
 import sys

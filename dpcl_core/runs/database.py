@@ -1,7 +1,5 @@
 """Opening the store's database, and its errors as one sentence each."""
 
-from __future__ import annotations
-
 import os
 import sqlite3
 import time

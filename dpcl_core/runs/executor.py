@@ -3,8 +3,6 @@
 Each device of each machine has one run at a time.
 """
 
-from __future__ import annotations
-
 import math
 import os
 import socket

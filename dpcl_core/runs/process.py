@@ -1,7 +1,5 @@
 """Processes that carry out runs: their devices, how they start, who they are, how they outlast a store that is away."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

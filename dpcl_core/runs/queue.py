@@ -7,8 +7,6 @@ case: a new visitor costs nothing there. Where nobody owns a run, as on one's ow
 part of a run takes its turn as its owner's run, though nobody owns it otherwise.
 """
 
-from __future__ import annotations
-
 import hmac
 import math
 import os

@@ -4,8 +4,6 @@ A run may be resumed where its process died, where it was stopped, and where the
 that, too, can depend on private data, and another try would ask them again. See `dpcl_core.checkpoints` for the argument.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

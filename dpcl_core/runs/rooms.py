@@ -4,8 +4,6 @@ A room keeps no more than that: a digest of each visitor's token, a name drawn b
 opened, and then all of it is deleted; runs stay with the store.
 """
 
-from __future__ import annotations
-
 import secrets
 import time
 from collections import Counter

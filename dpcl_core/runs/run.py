@@ -1,7 +1,5 @@
 """One stored run: its settings, states and end."""
 
-from __future__ import annotations
-
 import json
 import re
 import time

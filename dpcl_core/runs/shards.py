@@ -8,8 +8,6 @@ A part that loses its process or its machine is tried again after its last check
 that draws no noise twice for one release.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import time

@@ -6,8 +6,6 @@ A state changes by one UPDATE that names the states it may follow, so that of tw
                    (-> stopping)  -> cancelled, or any of those if they came first;  queued -> cancelled | lost
 """
 
-from __future__ import annotations
-
 import base64
 import os
 import shutil

@@ -1,7 +1,5 @@
 """The store's tables. A change here is a new layout (`database.LAYOUT`)."""
 
-from __future__ import annotations
-
 import base64
 import time
 from collections.abc import Mapping, Sequence

@@ -8,8 +8,6 @@ SIGTERM, which a system sends at a shutdown, ends such a process as a crash does
 is a request in the store. A command in a terminal hears it as Ctrl-C, and what it carries out is stopped.
 """
 
-from __future__ import annotations
-
 import argparse
 import faulthandler
 import math

@@ -1,7 +1,5 @@
 """The scenarios by name: cards with their settings and requirements on a dataset."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache

@@ -3,8 +3,6 @@
 `n_tasks` and `open_stream` are those of every such scenario (`scenarios.catalog`).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace

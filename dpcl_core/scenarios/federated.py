@@ -1,7 +1,5 @@
 """Federated: clients hold the examples, and tasks arrive in the same order for all clients."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar

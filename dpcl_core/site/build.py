@@ -1,7 +1,5 @@
 """All pages of the site, and their files in a folder."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace

@@ -4,8 +4,6 @@ A file of the manifest is asked for once it is needed by what somebody chose, an
 runs in the page; its rooms, and no others, are in the engine's archive.
 """
 
-from __future__ import annotations
-
 import gzip
 import http.client
 import io

@@ -1,7 +1,5 @@
 """Recorded runs: a gallery of questions, and for each question its answer."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

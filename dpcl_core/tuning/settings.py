@@ -1,7 +1,5 @@
 """Settings of a tuning: the base run, the data to tune on, the number of trials. Reads cards, never data; no torch."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """The simulation on the page Matching clients: lists of simulated clients with public digits, matched for every setting."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Comparing on Runs: several runs on one axis, differences paired by seed, and settings side by side."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Comparability of runs, the settings in which they differ, and the ε that a wanted accuracy needs."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace

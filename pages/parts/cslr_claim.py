@@ -1,7 +1,5 @@
 """The privacy claim of CSLR: claimed ε, the accounted ε of every reading of its text, and attacks to run."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import Any, Literal, cast

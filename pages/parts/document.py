@@ -5,8 +5,6 @@ which the framework would ask first at the page's own address; the scripts that 
 and a history of one entry for each act of the visitor.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import os

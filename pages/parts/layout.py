@@ -1,7 +1,5 @@
 """The layout of a page: two columns, cards, views and tables."""
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Lesson "Noise buys deniability": randomised response, its crowd and its odds, noise on a sum, and clipping before it."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from functools import cache

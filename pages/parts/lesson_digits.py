@@ -1,7 +1,5 @@
 """Lesson "What adds up, and what is free": composition, averaging, parallel composition, random batches, post-processing."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Lessons about networks (DP-SGD, membership, pictures from gradients), and the one about choosing ε."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Lesson "One noise for all": shared and fresh noise on pictures, attacks on both, learning from both, repairs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from statistics import fmean
 

@@ -1,7 +1,5 @@
 """Lesson "The sign that memorises": an unlearning term as printed, with flipped sign, and bounded; live and recorded."""
 
-from __future__ import annotations
-
 import math
 from html import escape
 

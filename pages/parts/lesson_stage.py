@@ -1,7 +1,5 @@
 """The context of a lesson's step: its texts, the visitor's settings, and a memory of results."""
 
-from __future__ import annotations
-
 from bisect import bisect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The privacy claim of L2DP-ML: Theorem 2 of Lai et al. term by term, a run's own claim, and attacks to run."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import streamlit as st

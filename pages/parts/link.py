@@ -5,8 +5,6 @@ keeps unknown keys, and replaces every invalid value, with a notice of the value
 Pure: no streamlit.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Mapping, Sequence

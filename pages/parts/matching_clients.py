@@ -1,7 +1,5 @@
 """Matching clients on Explore: lists of simulated clients or of a run, and what other anchors or more noise would change."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial

@@ -1,7 +1,5 @@
 """A file of the visitor's on its way in: its four steps, the form of its public schema, and the stream that it makes."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Data of the visitor's own that were kept: a model of them, its answers and its files, their budget, and deleting them."""
 
-from __future__ import annotations
-
 import json
 import tempfile
 from contextlib import suppress

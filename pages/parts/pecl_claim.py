@@ -1,7 +1,5 @@
 """The privacy claim of PeCL: printed ε, the true ε of its token noise, what the noise level reveals, and attacks to run."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from html import escape

@@ -1,7 +1,5 @@
 """The Playground on Explore: drag ε, with exact or recorded results, and pin up to three states for comparison."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Questions: the gallery of answers, the runs behind one of them, and its paper: claims, numbers and figures beside ours."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cache

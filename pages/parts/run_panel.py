@@ -1,7 +1,5 @@
 """The panel of a run, active or finished: status line, privacy bar, figures."""
 
-from __future__ import annotations
-
 import io
 import math
 import time

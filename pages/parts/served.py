@@ -5,8 +5,6 @@ compressed yet, and what a browser asks for in parts, leaves as it is. The page 
 trains in a browser is handed out beside the app, from a folder of its own.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping

@@ -1,7 +1,5 @@
 """The fields of the settings that a method or a stream has of its own, from its card: in the form and in a link."""
 
-from __future__ import annotations
-
 import math
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Around the form of Train: what a run would take, why it may not be started, Start, and what stands there before a run."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """The status line of a run in every state. Pure: no streamlit, and the clock is an argument."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Sequence

@@ -2,8 +2,6 @@
 answers a press. A page's document has both, so that they come before any message and only once.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass

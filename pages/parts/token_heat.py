@@ -1,7 +1,5 @@
 """Texts shaded by score: detection over many, one to explore, one as read from its noisy embeddings, and those of a run."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from html import escape

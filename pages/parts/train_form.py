@@ -1,7 +1,5 @@
 """The form of a run, built from the cards: maps settings to widgets, to a link, and to the raw mapping for the checks."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence

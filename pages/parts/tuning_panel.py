@@ -1,7 +1,5 @@
 """The panel of a tuning: status line, trials, and the best trial's settings for the full run."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from functools import partial

@@ -3,8 +3,6 @@
 Nothing else is known of a visitor. A classroom knows the browser alone, whoever is logged in.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Settings of the runs that are audited here: one budget and one seed."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from dpcl_core import checks, presets

@@ -1,7 +1,5 @@
 """Audits play with noise from the operating system; in most tests here it is the same noise every time."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

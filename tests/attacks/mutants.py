@@ -1,7 +1,5 @@
 """Ways to sabotage a learner: what an audit or a test must notice. Each breaks the code and leaves the ledger as it was."""
 
-from __future__ import annotations
-
 from importlib import import_module
 from itertools import count
 from typing import Any

@@ -5,8 +5,6 @@ depends on private data, and of two neighbours' plays exactly those releases dif
 Coins are noted, and put everybody into every batch.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Every method that says "proved", played small through its learner: settings, public facts and tasks it can do with."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """What a learner really draws: every noise of a release with its standard deviation, every coin, and who was seeded."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Iterator

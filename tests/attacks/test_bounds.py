@@ -1,7 +1,5 @@
 """What scores prove about epsilon: bounds hold at their confidence, and are as sharp as they say."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -4,8 +4,6 @@ A person's releases come from neighbours' plays (`releases`), their charges from
 of each method, one at a time, and into each sampler: every one must be seen.
 """
 
-from __future__ import annotations
-
 import ast
 import math
 import re

@@ -1,7 +1,5 @@
 """Attacks on CSLR as printed: what they prove, where they must prove nothing, and the mechanism that they play through."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from functools import partial

@@ -1,7 +1,5 @@
 """L2DP-ML's shared noise: attacks exact where noise is shared, at chance where it is not; audits by name in a second."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

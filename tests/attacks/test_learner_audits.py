@@ -4,8 +4,6 @@ Also on data and streams that were opened to methods later: the attacker plants 
 played are its method, stream, lists and adapters.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable

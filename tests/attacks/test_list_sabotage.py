@@ -4,8 +4,6 @@ Held against each other: what a client that leaves changes of what is counted, a
 ledger, against what was asked for.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping

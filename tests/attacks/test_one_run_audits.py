@@ -1,7 +1,5 @@
 """Audits in one training, through the learner: what they prove, what they would catch, and whom they refuse."""
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Audits of PeCL and of a life with replays: published noise fails in a second; repairs, and one noise for all, hold."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable

@@ -4,8 +4,6 @@ The quick tests read five codes sixty times; the long one repeats the recorded t
 specification).
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import cache
 

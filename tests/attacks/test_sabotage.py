@@ -5,8 +5,6 @@ often, for which charge and from where turns `trouble` into words. Faults in cli
 named here by what they are written in. A method of the catalogue without a row turns this red.
 """
 
-from __future__ import annotations
-
 import ast
 import sys
 from collections.abc import Callable, Mapping

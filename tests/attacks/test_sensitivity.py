@@ -1,7 +1,5 @@
 """What one person changes of what noise is added to, through the learner of every method; and what turns it red."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace

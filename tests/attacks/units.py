@@ -1,7 +1,5 @@
 """Every method that says "proved", and what its noise is made of: public numbers of the small plays."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 

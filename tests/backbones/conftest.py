@@ -1,7 +1,5 @@
 """A home of its own for each test, with the hub out of reach."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Stand-ins for models of the hub: folders with random weights and a small tokenizer, as a download would leave them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers

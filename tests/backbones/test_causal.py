@@ -1,7 +1,5 @@
 """Language models in torch: adapters that begin as nothing, frozen tensors shared by copies, and a model in two parts."""
 
-from __future__ import annotations
-
 import copy
 import sys
 from pathlib import Path

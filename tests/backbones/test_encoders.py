@@ -1,7 +1,5 @@
 """Encoders of texts: MiniLM against numbers of the library it comes from, words in their sentences, and the stand-in."""
 
-from __future__ import annotations
-
 import io
 import shutil
 import sqlite3

@@ -1,7 +1,5 @@
 """Cards of backbones; where language models come from, what is said where there is none, and what belongs together."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

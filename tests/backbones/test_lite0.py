@@ -1,7 +1,5 @@
 """EfficientNet-Lite0: the published weights, folded without a change, at every resolution it offers."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

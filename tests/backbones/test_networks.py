@@ -1,7 +1,5 @@
 """The bundled networks: built as promised, against their formulas, the weights their cards describe, their public axes."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """One's own torch networks: what is registered, which layers are refused by name, and the gradients of single examples."""
 
-from __future__ import annotations
-
 import math
 import subprocess
 import sys

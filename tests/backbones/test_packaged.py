@@ -1,7 +1,5 @@
 """Networks from packages: checked, converted once, resumed, and a clear sentence where they cannot be had."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

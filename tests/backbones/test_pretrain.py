@@ -1,7 +1,5 @@
 """The training scripts: a short run learns, is written whole and opens, and goes on where it was stopped."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import random

@@ -1,7 +1,5 @@
 """timm's models through weights in a local folder, with the smallest one timm has."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from importlib.util import find_spec

@@ -1,7 +1,5 @@
 """The app and the browser of the browser tests, once for all benchmarks: two of a session would not live side by side."""
 
-from __future__ import annotations
-
 import math
 import subprocess
 import sys

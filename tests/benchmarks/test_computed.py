@@ -1,7 +1,5 @@
 """Budgets of what is computed while a visitor waits (`make bench`): the drag, matching, lessons, audits, lists of runs."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Per-example gradients of whole networks and of adapters: ours beside public ways and no privacy (`make bench`)."""
 
-from __future__ import annotations
-
 import math
 import sys
 import warnings

@@ -3,8 +3,6 @@
 And a whole run of the repaired PeCL: first scored texts and end, from the start of its process; bounds for two idle cores.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable
 from functools import partial

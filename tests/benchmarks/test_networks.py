@@ -1,7 +1,5 @@
 """Budgets of the networks that come by pip (`make bench`). Bounds are those of two idle cores, with half as much again."""
 
-from __future__ import annotations
-
 import copy
 import os
 import time

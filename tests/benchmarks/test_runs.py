@@ -1,7 +1,5 @@
 """Budgets of a run (`make bench`). Bounds are those of two idle cores, with half as much again for noise."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

@@ -4,8 +4,6 @@ What the browser draws itself takes 100 ms; with an answer of the server, 200 ms
 those of two idle cores, with half as much again for noise.
 """
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Callable
 from contextlib import contextmanager

@@ -5,8 +5,6 @@ the console, a failed request, a request to anywhere else, a WebGL canvas, or le
 leaves a screenshot.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import socket

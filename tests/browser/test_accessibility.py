@@ -1,7 +1,5 @@
 """Every page by axe-core and by touch: wide and light with every fold and tab open; on a phone and dark; no network."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Lessons, exercises and a classroom in a real browser."""
 
-from __future__ import annotations
-
 import csv
 import re
 

@@ -1,7 +1,5 @@
 """Logins, and browsers without cookies."""
 
-from __future__ import annotations
-
 import asyncio
 import secrets
 import threading

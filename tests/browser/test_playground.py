@@ -1,7 +1,5 @@
 """The playground in a real browser: what is dragged, and pictures that follow a slider."""
 
-from __future__ import annotations
-
 import math
 import re
 

@@ -1,7 +1,5 @@
 """Privacy, audits, comparisons, sensitive words and matching clients in a real browser."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

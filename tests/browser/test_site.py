@@ -1,7 +1,5 @@
 """The plain files of the site, and those that a page saves."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path

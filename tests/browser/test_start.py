@@ -1,7 +1,5 @@
 """Start, the presenter’s size, a page’s document, questions and own data in a real browser."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Train, Runs and Compare as a visitor meets them: start, watch, reload, stop, a killed worker, a narrow screen."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

@@ -3,8 +3,6 @@
 The site is built with the engine once; without Pyodide's files (`dpcl fetch pyodide`) these tests are skipped.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import re

@@ -1,7 +1,5 @@
 """What a run keeps of every method classifies as its learner did, and is nothing that had not left the learner."""
 
-from __future__ import annotations
-
 import base64
 from collections.abc import Mapping
 from functools import partial

@@ -1,7 +1,5 @@
 """Released classifiers as files: which leave, how they are used with and without this program, and what is refused."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import math

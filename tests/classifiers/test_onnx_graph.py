@@ -1,7 +1,5 @@
 """Classifiers as ONNX: the same answers as ours on 1,000 rows, whichever runtime executes the file."""
 
-from __future__ import annotations
-
 import math
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The real data, where there are any."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Small datasets on disk, made for one test each."""
 
-from __future__ import annotations
-
 import io
 from pathlib import Path
 

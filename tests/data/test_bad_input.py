@@ -1,7 +1,5 @@
 """Every unusable file gives one sentence: where, what it says there, what is allowed."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Callable

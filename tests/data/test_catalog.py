@@ -1,7 +1,5 @@
 """The catalog: cards that add up, sentences that say what to put where, names that reach nothing outside, downloads."""
 
-from __future__ import annotations
-
 import errno
 import http.client
 import threading

@@ -5,8 +5,6 @@ what the file's writer makes of the whole column then. All that is public is the
 thinned, at most this row is another.
 """
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence

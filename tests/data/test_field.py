@@ -1,7 +1,5 @@
 """Files as people bring them: each kind is read, or the sentence that refuses it says what is wrong with this file."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import json

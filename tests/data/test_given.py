@@ -1,7 +1,5 @@
 """Data that a program holds: frames, arrays and datasets become files by their types alone, and run as files do."""
 
-from __future__ import annotations
-
 import zipfile
 from collections.abc import Callable
 from pathlib import Path

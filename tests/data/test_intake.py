@@ -1,7 +1,5 @@
 """A file of one's own is taken in whole or refused in one sentence: no trace of a path, nothing half stored."""
 
-from __future__ import annotations
-
 import os
 import random
 import subprocess

@@ -1,7 +1,5 @@
 """Memory of own data: a file is read in pieces, of any size the same, into one array; a run says before what it needs."""
 
-from __future__ import annotations
-
 import json
 import tracemalloc
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Divisions and subsets: a public coin of each row's own bytes, so that one record moves no other."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A person's own data: found by what they hold, told to their owner alone, and what was once public stays public."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """The corpus with marked personal data: marks are true to the character, nothing is real, and labels know nothing of it."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

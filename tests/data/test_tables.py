@@ -1,7 +1,5 @@
 """Tables and embeddings: a public map makes numbers of every row, whatever it holds, and of each row alone."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Sentences with tagged words: parquet and CoNLL files, subsets and divisions by sentence, and what is refused."""
 
-from __future__ import annotations
-
 import functools
 import operator
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """A person's own texts: what is read, what is refused in one sentence, and what is never shown."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """Labels that nobody declared: candidates for a list learned under DP, and nothing where they are not on it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Sensor windows: the same rows as in the file, scaled by public constants, tasks by rate; anything else is one sentence."""
 
-from __future__ import annotations
-
 import math
 import runpy
 import sys

@@ -1,7 +1,5 @@
 """The ε calculators of the browser: the closed form as in Python, random batches as the library's Rényi accountant."""
 
-from __future__ import annotations
-
 import json
 import math
 from typing import Any

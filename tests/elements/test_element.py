@@ -1,7 +1,5 @@
 """Elements as plain functions: the same scripts without modules, safe inside a page."""
 
-from __future__ import annotations
-
 from html.parser import HTMLParser
 from pathlib import Path
 

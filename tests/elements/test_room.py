@@ -1,7 +1,5 @@
 """The finding above everybody's runs, as the browser says it: only a proved bound is called privacy."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """What a run tells of its lists and lists matched anew, matchers compared on public digits, and theorems in numbers."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Sequence

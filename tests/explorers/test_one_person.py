@@ -1,7 +1,5 @@
 """Start's model and its attacker: against sums written out plainly, and against the same arithmetic in JavaScript."""
 
-from __future__ import annotations
-
 import json
 import math
 from itertools import islice, pairwise

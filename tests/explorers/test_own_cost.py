@@ -1,7 +1,5 @@
 """What a run cost one person: against a joint Gaussian of its own; it stands nowhere but on the owner's terminal."""
 
-from __future__ import annotations
-
 import hashlib
 import math
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Scores of tokens: texts and layers, detection of private ones, and the twin in JavaScript."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """Accuracy tables made up by rule, so that every number in a figure can be worked out by hand."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 

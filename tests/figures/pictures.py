@@ -1,7 +1,5 @@
 """One picture or more from every builder of figures, from the tables of the builders' own tests."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

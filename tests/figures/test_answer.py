@@ -1,7 +1,5 @@
 """The answer in a sentence, and where a run ended between chance and the ceiling."""
 
-from __future__ import annotations
-
 import math
 from statistics import fmean
 

@@ -1,7 +1,5 @@
 """Accuracy and forgetting over tasks, and by class: what is drawn, what is said, and what is left undrawn."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

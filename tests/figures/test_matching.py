@@ -1,7 +1,5 @@
 """Maps, margins, matchers and anchors: what is drawn is what the tables say, and the sentence says it too."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Provenance, names of budgets, and texts that are drawn letter by letter, whatever a user's file calls things."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterator

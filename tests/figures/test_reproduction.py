@@ -1,7 +1,5 @@
 """Published and ours, trials of a tuning, runs through their settings: every number where it belongs."""
 
-from __future__ import annotations
-
 import math
 
 import pandas as pd

@@ -1,7 +1,5 @@
 """Intervals, verdicts, paired differences and p values: against closed forms and scipy."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Pictures of streams, class sums and lessons hold the numbers they are given, and their sentences follow from them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

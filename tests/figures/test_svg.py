@@ -1,7 +1,5 @@
 """Figures as SVG and PNG: all builders' pictures are drawn whole, values stand where closed forms say."""
 
-from __future__ import annotations
-
 import importlib
 import inspect
 import io

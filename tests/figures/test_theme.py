@@ -1,7 +1,5 @@
 """Colours that stay apart, labels that do not overlap, lines that keep their extremes, and a presenter's larger letters."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

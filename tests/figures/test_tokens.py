@@ -1,7 +1,5 @@
 """Figures of scores, memory, secrets and budgets draw and say the numbers of their tables."""
 
-from __future__ import annotations
-
 import math
 
 import pandas as pd

@@ -1,7 +1,5 @@
 """Accuracy and forgetting against the budget, and the budget that a wanted accuracy needs."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 

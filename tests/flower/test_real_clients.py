@@ -1,7 +1,5 @@
 """Clients as processes of their own: the run is the simulation's, whatever some of them do. Here over a fake network."""
 
-from __future__ import annotations
-
 import os
 import re
 import socket

@@ -4,8 +4,6 @@ Needs Flower, and so an environment of its own: `make flower` makes it, carries 
 guide. Clients that lie run the project's code with one function replaced; one that dies is killed with all its processes.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """Every file that somebody may hand to the program, with seeded changes, and paths that are no files, in its place."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

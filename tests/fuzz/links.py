@@ -1,7 +1,5 @@
 """Links as nobody's page would write them: keys that pages read, and others, with values of every kind."""
 
-from __future__ import annotations
-
 import json
 import random
 from importlib import import_module

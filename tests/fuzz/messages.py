@@ -1,7 +1,5 @@
 """What a stranger may send to a running server: frames, messages and requests that no browser of ours would send."""
 
-from __future__ import annotations
-
 import random
 import socket
 import urllib.error

@@ -1,7 +1,5 @@
 """Settings as nobody would write them: drawn from the schemas of the cards, most within their bounds, some far outside."""
 
-from __future__ import annotations
-
 import json
 import math
 import random

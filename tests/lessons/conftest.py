@@ -1,7 +1,5 @@
 """Features of the digits are kept in a home of the tests' own."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

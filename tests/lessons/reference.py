@@ -1,7 +1,5 @@
 """What the lessons in the browser compute, in Python by the mechanisms that runs use: a reference for their arithmetic."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 

@@ -1,7 +1,5 @@
 """What adds up, the last digits, forgetting, and who pays: the numbers of these lessons against closed forms and runs."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

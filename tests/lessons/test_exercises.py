@@ -1,7 +1,5 @@
 """Exercises, their codes, handouts, the texts of lessons, and sharp edges."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import re

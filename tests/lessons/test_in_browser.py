@@ -1,7 +1,5 @@
 """Lessons 1 and 2 in the browser: their arithmetic in JavaScript against the lessons' own, and their words and data."""
 
-from __future__ import annotations
-
 import csv
 import json
 import math

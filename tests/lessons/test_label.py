@@ -1,7 +1,5 @@
 """Lists of labels, coins, contracts and units: the numbers of these lessons against closed forms."""
 
-from __future__ import annotations
-
 import math
 from itertools import combinations
 

@@ -1,7 +1,5 @@
 """Lists matched in a simulation, and surprise scores of made-up texts."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

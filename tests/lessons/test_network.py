@@ -1,7 +1,5 @@
 """The small network: gradients against finite differences, clipping on neighbours, and what a server computes from them."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

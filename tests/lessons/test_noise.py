@@ -1,7 +1,5 @@
 """Noise over tasks, the duel, audits in one run, repairs, and the lists that the browser moves."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """One noise for all pictures, and the sign of an unlearning term."""
 
-from __future__ import annotations
-
 import math
 from typing import get_args
 

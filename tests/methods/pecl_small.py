@@ -1,7 +1,5 @@
 """PeCL on the bundled model, small: two tasks of twelve short texts, and one budget trained on them as a run does it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

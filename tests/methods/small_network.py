@@ -1,7 +1,5 @@
 """A small network in double precision for tests of adapters, and pictures for it."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 

@@ -1,7 +1,5 @@
 """Rules of the catalogue, settings that are refused before anything starts, and what an untrained network can do."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, replace

@@ -1,7 +1,5 @@
 """The plan of a run: what all of its models together will do, entered and said before the first of them is released."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections import Counter

@@ -1,7 +1,5 @@
 """Small pieces for tests of trained methods: data, recorded noise, prescribed batches."""
 
-from __future__ import annotations
-
 from collections.abc import Generator, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar

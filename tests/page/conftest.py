@@ -1,7 +1,5 @@
 """The engine as a page has it, run by node: 32-bit, without threads, processes, links and torch."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable
 from pathlib import Path

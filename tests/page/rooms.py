@@ -1,7 +1,5 @@
 """The tests of the rooms that need no torch, under the page's Python in node: 32 bits, no threads, no processes."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

@@ -1,7 +1,5 @@
 """A run in a page against the same run here, under seeded noise: streams, lists, sums and events alike, ε nearly so."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """The rooms' own tests under the page's Python: what fails there, fails for a reader of the page."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

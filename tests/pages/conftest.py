@@ -1,7 +1,5 @@
 """A home of its own for every test, and pages run in it without a browser."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """The document of a page, messages that no page sends, and who may talk to the server."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Explore without a browser: sensitive words, every layer and own texts refused until marked; and matching clients."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Links, today's and the first version's, the address bar, fields of settings, refusals in words, the search for runs."""
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import dataclass

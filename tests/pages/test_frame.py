@@ -1,7 +1,5 @@
 """What holds for all pages, and for the parts that they share: texts, terms, figures, parts that stand still."""
 
-from __future__ import annotations
-
 import re
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Lessons and their exercises."""
 
-from __future__ import annotations
-
 import inspect
 from importlib import import_module
 from typing import Any

@@ -1,7 +1,5 @@
 """The page Your data without a browser: another schema of kept data is another dataset, and streams are public plans."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The Playground without a browser: sources, pins, links and the plain slider; the element itself is tested in Chromium."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import math

@@ -1,7 +1,5 @@
 """The Privacy page: statement, ledger, calculators, what adds up, bad input in one sentence, and three published claims."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """The paper's side of a question with nothing run, some runs and all of them, and links of the page that it once was."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The gallery of questions, and an answer page in every state of its runs."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """A classroom: its page, what its browsers ask meanwhile, and who guesses codes."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Coroutine

@@ -1,7 +1,5 @@
 """The Runs page: every state in the table, what can be done about each run, and comparisons."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -1,7 +1,5 @@
 """Files that leave compressed, the icon font with the framework's icons alone, data as files, and the page that trains."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from gzip import decompress

@@ -1,7 +1,5 @@
 """The Train page in every state of a run: its status line, its prediction rules, the stream of its form."""
 
-from __future__ import annotations
-
 import base64
 import re
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The form of the Train page: what can be chosen, what is refused, and what Start makes of it."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import asdict, replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The panels of a tuning and of an audit."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

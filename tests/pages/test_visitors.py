@@ -1,7 +1,5 @@
 """Whose runs and data are whose on a shared server: without logins and with, and what each visitor is shown."""
 
-from __future__ import annotations
-
 import importlib
 import os
 import re

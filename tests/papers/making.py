@@ -1,7 +1,5 @@
 """Measured runs made up by rule, so that every difference can be worked out by hand."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 from dpcl_core.papers.measured import Measured, Model

@@ -1,7 +1,5 @@
 """Answers of questions: what is compared, the verdict in the quantity asked, its picture, and how it is cited."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Ceilings: which run gives one, where it is found, and whom it is refused."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, replace

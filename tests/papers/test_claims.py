@@ -1,7 +1,5 @@
 """A paper's claims: one verdict over all forms, their count with and without many tests in mind, and layer by layer."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections import Counter

@@ -1,7 +1,5 @@
 """Rows pair what belongs together, keep what has no partner, and form no difference that means nothing."""
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import replace

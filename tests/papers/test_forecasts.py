@@ -1,7 +1,5 @@
 """What is known of a run before it is made: its nearest record, how long it takes, what fits new data, its accuracy."""
 
-from __future__ import annotations
-
 import math
 import re
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Printed numbers of PeCL, Lai et al., CSLR: kept, consistent where they are, remarked where not, each beside its run."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

@@ -1,7 +1,5 @@
 """Printed numbers: read as printed, consistent among themselves, and with their remarks where they need one."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """`reproduce` in the terminal: carries out every run of an experiment, and tells published from ours from missing."""
 
-from __future__ import annotations
-
 import math
 import os
 from pathlib import Path

@@ -5,8 +5,6 @@ root); and the changes of its running sums shrunk. Digits are dealt out, and noi
 same numbers at every budget, which no release may have. For public teaching data only.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 

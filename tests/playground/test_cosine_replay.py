@@ -1,7 +1,5 @@
 """The replay against Algorithm 1 written out plainly, against the learner itself, and against its own twin in JavaScript."""
 
-from __future__ import annotations
-
 import json
 import math
 from itertools import product

@@ -1,7 +1,5 @@
 """The reported epsilon (PLD) against closed forms, the library, other accountants, and the second, independent one."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The privacy card: what was written can be read again, true cards match, and every change of a number is found."""
 
-from __future__ import annotations
-
 import copy
 import json
 import math

@@ -1,7 +1,5 @@
 """Remembered noise: factorisations, sensitivities by enumeration, exact sums, one charge, and the joint privacy loss."""
 
-from __future__ import annotations
-
 import math
 from itertools import combinations, pairwise
 

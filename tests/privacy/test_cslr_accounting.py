@@ -1,7 +1,5 @@
 """CSLR's claimed noise under every reading: all rows by all three accountants, and what any sum of events must obey."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import Literal

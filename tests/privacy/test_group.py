@@ -1,7 +1,5 @@
 """Several rows of one person: the group bound against closed forms, and a run whose unit is the person."""
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Lists of labels: public, read, and learned, whose two-sided DP is computed exactly."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Sequence

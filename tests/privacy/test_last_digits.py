@@ -4,8 +4,6 @@ The attacker knows the clean value of either world. fl(x + noise) keeps x's grid
 number that is no multiple of it: then x was not there. Here numbers of both worlds lie on one public grid, and he learns
 nothing from where on it they lie. `test_the_attack_finds_floating_point_noise` shows that he wins against noise as usual."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from fractions import Fraction

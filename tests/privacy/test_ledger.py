@@ -1,7 +1,5 @@
 """The ledger: parallel where people are in one task, sequential where they may be in all; alone and with other models."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Noisy copies of records and embeddings: the laws of noise, what two of them can differ by, and what the ledger says."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 

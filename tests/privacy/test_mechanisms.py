@@ -1,7 +1,5 @@
 """Noisy sums: equal to a loop, bounded on neighbours, with the right noise, written down before they leave."""
 
-from __future__ import annotations
-
 import math
 
 import dp_accounting as dp

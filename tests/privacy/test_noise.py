@@ -1,7 +1,5 @@
 """The Gaussian's closed form; noise and batches: the laws they follow, and that nothing but a recorded seed repeats them."""
 
-from __future__ import annotations
-
 import math
 
 import dp_accounting as dp

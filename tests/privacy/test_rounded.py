@@ -1,7 +1,5 @@
 """Noise rounded exactly: its law, its first look held against mpmath, and every way of looking again."""
 
-from __future__ import annotations
-
 import math
 import os
 import random

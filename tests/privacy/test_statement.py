@@ -1,7 +1,5 @@
 """The one statement: its numbers, what it says for each setting, and the words it never uses."""
 
-from __future__ import annotations
-
 import math
 import re
 from dataclasses import replace

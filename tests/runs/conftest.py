@@ -1,7 +1,5 @@
 """What the tests of this room share: a home and a store of their own, in a file or on a PostgreSQL server."""
 
-from __future__ import annotations
-
 import secrets
 import subprocess
 from collections.abc import Iterator

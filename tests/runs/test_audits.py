@@ -1,7 +1,5 @@
 """Audits in the store: turns in the queue beside runs, results kept with the run as they come, whatever ends the process."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

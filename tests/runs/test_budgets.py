@@ -1,7 +1,5 @@
 """Budgets for own data: what counts against one, by which rule, and that nothing that would exceed it can start."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import asdict

@@ -4,8 +4,6 @@
 not need Ray: without it these tests are skipped.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """Which devices there are, asked of a driver without torch, and what a run's process sees of them."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Runs in processes of their own: they survive the app, stop when asked, and are missed when they die."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import multiprocessing

@@ -1,7 +1,5 @@
 """Tables hold exactly what was said."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

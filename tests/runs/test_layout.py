@@ -1,7 +1,5 @@
 """A store of an earlier layout is refused and left alone; one command counts its looks, spend and budgets in a new one."""
 
-from __future__ import annotations
-
 import json
 import math
 import sqlite3

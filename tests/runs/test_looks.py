@@ -1,7 +1,5 @@
 """The count of looks at a person's own data: what counts, what it adds up to, and where it is said."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from pathlib import Path

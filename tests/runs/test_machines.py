@@ -1,7 +1,5 @@
 """Which machines share a store, and which of them a run may use."""
 
-from __future__ import annotations
-
 import pytest
 from sqlalchemy import update
 

@@ -1,7 +1,5 @@
 """A store that is locked, full or gone while a run goes on costs the run nothing that left, and nothing is written twice."""
 
-from __future__ import annotations
-
 import base64
 import io
 import math

@@ -1,7 +1,5 @@
 """A process is known by more than its number."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """A store that was restored from a backup draws no noise again for results that have left this computer."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

@@ -1,7 +1,5 @@
 """Runs whose process died: what was saved of them, who may resume them and how often, and that nothing is stored twice."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping

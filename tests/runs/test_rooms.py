@@ -1,7 +1,5 @@
 """Rooms of a class: who may do what, what each visitor sees, and that nothing is left of a room that ended."""
 
-from __future__ import annotations
-
 import time
 from statistics import fmean
 

@@ -1,7 +1,5 @@
 """A PostgreSQL server that crashes, restarts or stays away while runs go on: nothing is lost, nothing is there twice."""
 
-from __future__ import annotations
-
 import threading
 
 import pytest

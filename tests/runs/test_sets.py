@@ -1,7 +1,5 @@
 """Sets of runs: their order, one stop for all, a run that fails among them, and two apps at once."""
 
-from __future__ import annotations
-
 import threading
 from itertools import pairwise
 

@@ -1,7 +1,5 @@
 """A run in parts is the unsplit run: the same events, ledgers, classifiers, also where a part dies, fails or is stopped."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field

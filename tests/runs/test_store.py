@@ -1,7 +1,5 @@
 """What the store keeps, and the states a run goes through."""
 
-from __future__ import annotations
-
 import json
 import math
 import threading

@@ -1,7 +1,5 @@
 """A result in a tracker: read back from the real packages, which are no requirement of ours."""
 
-from __future__ import annotations
-
 import json
 import sys
 from contextlib import nullcontext

@@ -1,7 +1,5 @@
 """A shared server: limits for each visitor, runs that only their owner changes, a trash that is emptied."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The process that waits for the next run: it takes the run over, and where it cannot, nobody notices."""
 
-from __future__ import annotations
-
 import json
 import multiprocessing
 import os

@@ -1,7 +1,5 @@
 """One run carried out in this process: what is kept, how it ends, how it waits for its turn."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Iterator, Sequence

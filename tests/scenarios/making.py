@@ -1,7 +1,5 @@
 """Small tables whose inputs say which record each is."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

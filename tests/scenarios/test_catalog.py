@@ -1,7 +1,5 @@
 """Scenarios by name: what does not fit is refused with field and mend; chance; what is drawn before a run."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """One row more or less moves no other row, and one client's leaving no other client's: every scenario, every rule."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

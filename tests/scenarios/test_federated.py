@@ -1,7 +1,5 @@
 """Federated streams: who holds what, three protocols, and settings that cannot be."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

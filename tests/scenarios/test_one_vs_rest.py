@@ -1,7 +1,5 @@
 """One class against the rest: whom a task asks, how its halves compare, and that every example is learned once."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Tasks of new classes, of a source, permuted or blurred, through a map that no record moves; draws with empty tasks."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from itertools import pairwise, permutations

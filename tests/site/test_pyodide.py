@@ -1,7 +1,5 @@
 """The browser's Python is fetched from one of three sources, and each file is the official one or is not kept."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

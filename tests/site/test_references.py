@@ -1,7 +1,5 @@
 """Recorded chance and untrained scores, which a site without data draws: of every recorded question, and true."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """The plain site: whole, the same each time and everywhere, closed to the network, and drawn from the app's own elements."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

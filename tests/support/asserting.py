@@ -3,8 +3,6 @@
 And what a command prints that has to end well.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Container
 from typing import Any, NoReturn

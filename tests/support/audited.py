@@ -3,8 +3,6 @@
 python -m tests.support.audited RUN_ID, as `LocalExecutor(worker=...)` starts it.
 """
 
-from __future__ import annotations
-
 import sys
 import time
 

@@ -1,7 +1,5 @@
 """Files as people and attackers have them: one good file of each form, seeded mutations of it, and odd ones by name."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """A class in its room, as forty browsers are: each asks for the room twice a second, and votes once."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import math

@@ -1,7 +1,5 @@
 """A small federated stream without data and encoder: clients, classes around directions of a sphere, public points."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import replace

@@ -3,8 +3,6 @@
 Rows are few and cheap: what is compared is all that a run says beside its releases, not how well it learns.
 """
 
-from __future__ import annotations
-
 import csv
 import json
 from collections.abc import Callable, Mapping, Sequence

@@ -3,8 +3,6 @@
 Its events of that task are then still in memory. A resumed run begins after it, and is not killed again.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

@@ -3,8 +3,6 @@
 A message is its length, a colon, and JSON: [0, number, command, parameters] there, [1, number, error, result] back.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

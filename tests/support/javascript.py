@@ -1,7 +1,5 @@
 """The browser's scripts run by Node.js, so that Python can be compared with them."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

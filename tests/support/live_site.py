@@ -1,7 +1,5 @@
 """The page that trains, with its engine and without the other pages of the site, which take half a minute."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -3,8 +3,6 @@
 What is left out is listed here by name: numbers computed from released models, and times, which no bound covers.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import json

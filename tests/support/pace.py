@@ -1,7 +1,5 @@
 """How fast this computer is just now: its speed changes by half from hour to hour, and other figures with it."""
 
-from __future__ import annotations
-
 TIMES = 20_000_000
 TITLE = "for comparison: Python adds 1, twenty million times"
 

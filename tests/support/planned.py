@@ -1,7 +1,5 @@
 """The plan of models whose ledgers are known, for cards and statements that are made without a run."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 

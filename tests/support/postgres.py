@@ -1,7 +1,5 @@
 """A PostgreSQL server of one's own on a free port of this computer, where its programs are installed."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import socket

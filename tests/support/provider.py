@@ -1,7 +1,5 @@
 """A provider of logins (OpenID Connect) on a free port of this computer, where anybody is whom they say they are."""
 
-from __future__ import annotations
-
 import json
 import secrets
 import time

@@ -1,7 +1,5 @@
 """Runs that never ran: event streams made up by rule, and stores filled with runs in any state. Needs no data, no engine."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """A server of the app in a process of its own, on a free port of this computer."""
 
-from __future__ import annotations
-
 import os
 import socket
 import subprocess

@@ -1,7 +1,5 @@
 """Made-up events of a method whose clients send lists: two clients, two groups, one entry wrong, one ambiguous."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import replace

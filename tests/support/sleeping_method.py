@@ -3,8 +3,6 @@
 Sleeping needs no processor, so that parts of a run on one computer's two cores show what as many machines would.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 BEHAVIOUR is `replay:SECONDS` or one of the ways to misbehave below.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 import signal

@@ -1,7 +1,5 @@
 """A static host of a folder, which counts what it sends and can be made to fail, as hosts do."""
 
-from __future__ import annotations
-
 import socket
 import threading
 from collections.abc import Iterator

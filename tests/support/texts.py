@@ -1,7 +1,5 @@
 """Made-up events of a method that trains a language model: scored texts, what is retained, what leaks."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

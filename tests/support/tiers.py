@@ -1,7 +1,5 @@
 """Which parameters of a test `make test` takes: a few of each kind. All others are marked slow, for `make test-slow`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Several at once, as two people at two pages are."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 

@@ -3,8 +3,6 @@
 python -m tests.support.tuned SECONDS RUN_ID, as `LocalExecutor(worker=...)` starts it; each trial takes so many seconds.
 """
 
-from __future__ import annotations
-
 import math
 import sys
 import time

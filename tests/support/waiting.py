@@ -1,7 +1,5 @@
 """Waiting for a state: however long a busy machine takes, and not for ever where something hangs."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import time

@@ -1,7 +1,5 @@
 """A function that does what it did, and of which a test hears."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

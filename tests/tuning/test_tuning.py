@@ -1,7 +1,5 @@
 """A tuning: its settings, the examples tuned on, the search, and what follows from the trials."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """A learner's classifier after a task: arrays that it released, and the rule by which they classify without it."""
 
-from __future__ import annotations
-
 import base64
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace

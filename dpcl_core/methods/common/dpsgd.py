@@ -1,7 +1,5 @@
 """Public numbers of one training by DP-SGD. Loads no accountant, which training processes do not need."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

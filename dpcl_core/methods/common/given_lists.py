@@ -4,8 +4,6 @@ The list is released before the learner sees the task, which it then learns like
 list with its share of the budget, and the learner trains with what is left, under the settings of `for_training`.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace

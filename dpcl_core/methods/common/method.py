@@ -3,8 +3,6 @@
 The card is everything that the app, the command line and the docs say about a method.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -10,8 +10,6 @@ Kernels choose the order of their additions by the shapes that they multiply. Al
 filled up, so that an example's gradient does not depend on the number of examples beside it.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager

@@ -1,7 +1,5 @@
 """Noise over the tasks of a stream: settings of the methods whose releases are sums, what they need, and what is said."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """The DP cosine classifier (Tobaben et al., Algorithm 1): noisy sums of unit-length features, one per class."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 

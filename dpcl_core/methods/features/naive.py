@@ -1,7 +1,5 @@
 """Naive baseline (Tobaben et al., Algorithm A2): one model, fine-tuned with DP-SGD on one task after another."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 
 from dpcl_core.events import Progress

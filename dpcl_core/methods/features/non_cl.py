@@ -1,7 +1,5 @@
 """Non-CL baseline (Tobaben et al., Algorithm A3): keeps all data seen so far and trains a fresh model on it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial

@@ -1,7 +1,5 @@
 """Settings shared by all methods trained with DP-SGD on a frozen network, their checks, and what their paper prints."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal, get_args

@@ -1,7 +1,5 @@
 """PEFT ensemble (Tobaben et al., Algorithm 2): a fresh adapter and head for every task; all members vote at test time."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """How the releases of this family classify without their learners, and how the members of an ensemble vote."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 import numpy as np

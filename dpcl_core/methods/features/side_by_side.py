@@ -4,8 +4,6 @@ Each example passes through numbers of its own, copied from its model's: one bac
 gradient, and examples of all models fill pieces together.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from copy import deepcopy

@@ -5,8 +5,6 @@ more than its clipping norm. Replay and head read the same data: where both are 
 both, and they are one event.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

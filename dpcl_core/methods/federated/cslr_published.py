@@ -13,8 +13,6 @@ and everything computed from them keeps it. The claim's `accounted` is what the 
 held.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -3,8 +3,6 @@
 The head is a function of the releases and of public numbers, so that the releases' epsilon covers it, too.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial

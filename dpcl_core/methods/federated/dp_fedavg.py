@@ -1,7 +1,5 @@
 """DP-FedAvg on the head alone, the baseline of the methods with replay. Keeps only the model."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 
 from dpcl_core.events import Progress

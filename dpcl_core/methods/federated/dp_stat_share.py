@@ -1,7 +1,5 @@
 """DP-Stat-Share: CSLR with lists of one entry. Only the card's list length differs."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 from dpcl_core.methods.federated import cslr_central

@@ -19,8 +19,6 @@ is the labels' cross-entropy on the server's rows. As in their code, gradients f
 a are the labels of local and replayed rows.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 

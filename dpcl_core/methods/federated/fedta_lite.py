@@ -5,8 +5,6 @@ to class prototypes. Keys are means of the clients' class means; a class's proto
 to the keys of other classes is smallest.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Noisy class means, the baseline of the list methods: one release per task, keyed by label, and no training."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 

@@ -3,8 +3,6 @@
 The server clusters the noisy lists and trains the head on the result; both are post-processing here.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

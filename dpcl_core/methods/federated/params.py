@@ -1,7 +1,5 @@
 """What the federated methods share: settings, their checks, and what their paper prints of them (Shihab et al. 2026)."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ are clipped one by one and summed, and the sum gets noise once (`baseline`, 2). 
 clipping or noise.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar

@@ -1,7 +1,5 @@
 """Multi-task training: collects all tasks and trains one model on them together after the last has arrived."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar

@@ -1,7 +1,5 @@
 """How the releases of this family classify without their learners; the arithmetic is the learners' own."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

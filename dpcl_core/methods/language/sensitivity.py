@@ -4,8 +4,6 @@ The score measures surprise: how unlikely a language model finds a token, adjust
 Uses NumPy only, so that pages can compute from it.
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 import numpy as np

@@ -1,7 +1,5 @@
 """SeqFT: fine-tuning of the same adapters on one task after another. Nothing acts against forgetting."""
 
-from __future__ import annotations
-
 from dpcl_core.methods.language.baseline import Baseline, BaselineParams, card
 
 CARD = card(

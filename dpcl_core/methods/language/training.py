@@ -4,8 +4,6 @@ Built from parts that other methods combine differently: `gradients.Gradients` s
 `noisy_means` makes a sum private, `Descent` takes steps. `private_steps` and `plain_steps` are the two standard loops.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass

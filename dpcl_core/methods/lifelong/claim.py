@@ -4,8 +4,6 @@ Lai et al. 2022, section 4: ε = ε1 + ε1/γ_x + ε1/γ + ε2, with γ_x = Δ_R
 printed: one draw of each noise is shared by all records, and subtracting two records removes it.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Literal

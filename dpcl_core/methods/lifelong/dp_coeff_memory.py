@@ -1,7 +1,5 @@
 """Coefficient memory (repair of L2DP-ML): trains on noisy sums of public features, released once per task."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal

@@ -1,7 +1,5 @@
 """Independent noise for every record (repair of L2DP-ML): trains on noisy copies only."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """One network trained on all tasks together, after the last has arrived, without noise: the ceiling of this family."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """This family's modules that take long to load, imported when something of them is first used."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from dpcl_core.backbones.later import gpu, torch

@@ -23,8 +23,6 @@ task; "add-remove"):
 Under "replace" the coins belong to positions in the data, and the accountant doubles the sensitivity.
 """
 
-from __future__ import annotations
-
 import math
 from bisect import bisect_right
 from collections import Counter

@@ -1,7 +1,5 @@
 """Settings that methods of Lifelong DP share, their checks, and what Lai et al. 2022 print for all of them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Literal

@@ -1,7 +1,5 @@
 """Clipped sums of whole networks' gradients against a loop, Opacus, neighbours and rounding; and their noisy means."""
 
-from __future__ import annotations
-
 import math
 import warnings
 from types import SimpleNamespace

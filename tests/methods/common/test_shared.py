@@ -1,7 +1,5 @@
 """What all methods share: noise and its cost, lists of labels given to learners, evaluation of scores, and what is kept."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Adapters: clipped sums of gradients against a loop, training against Opacus, what is trained and what is not."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 from functools import partial

@@ -1,7 +1,5 @@
 """Runs along public axes: each budget has its own number of them, in what is released and in the forecast of noise."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import asdict

@@ -1,7 +1,5 @@
 """The cosine classifier: against a nearest class mean written anew, and the laws of its noise."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from importlib.util import module_from_spec, spec_from_file_location

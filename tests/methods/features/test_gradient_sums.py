@@ -4,8 +4,6 @@ In single precision as in a run, with inputs that nobody expects, in batches of 
 precision is from double, beside `schedule.ROUNDING`, which is what guarantees take as given.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

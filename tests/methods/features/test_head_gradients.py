@@ -1,7 +1,5 @@
 """Last layers: sums that no neighbour moves by more than one, closed forms, Opacus, noise, and cards."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

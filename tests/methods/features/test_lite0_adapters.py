@@ -1,7 +1,5 @@
 """FiLM and LoRA in lite0's last stage: from kept maps to the frozen features, with gradients of single examples."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

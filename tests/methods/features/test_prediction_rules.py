@@ -1,7 +1,5 @@
 """Rules of voting against loops over examples, members and labels, and the laws they follow (paper card, C18)."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Trainings in this process and in others: the same results, errors that come home, nothing left behind."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The cosine classifier with noise remembered over tasks, shrunk releases, and labels that are learned late."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import replace

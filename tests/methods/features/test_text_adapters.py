@@ -1,7 +1,5 @@
 """LoRA and FiLM on networks of texts: gradients of single texts, and what of a text is kept for them."""
 
-from __future__ import annotations
-
 import math
 from copy import deepcopy
 from functools import cache

@@ -1,7 +1,5 @@
 """Ensemble, naive and non-CL baseline: whose data each model sees, what the ledger says, what is refused; and adapters."""
 
-from __future__ import annotations
-
 import math
 import sys
 from collections.abc import Sequence

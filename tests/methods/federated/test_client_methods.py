@@ -1,7 +1,5 @@
 """Methods of clients: common rules, three numbers of every ledger, and what may be set wrong."""
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import replace

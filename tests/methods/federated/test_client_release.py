@@ -1,7 +1,5 @@
 """Releases of clients' statistics: loops, adversarial clients, constants in the denominator, and replayed mixtures."""
 
-from __future__ import annotations
-
 import inspect
 import math
 

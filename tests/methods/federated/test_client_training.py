@@ -1,7 +1,5 @@
 """What clients train: heads and their losses against finite differences, copies side by side, rounds, and their averages."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Lists clustered together: what order must not change, when it is right, and the public view that it starts from."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from sklearn.decomposition import PCA

@@ -1,7 +1,5 @@
 """CSLR as its paper prints it: which switches make a run one, what is claimed and what is released."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Local lists and matchers: EM against scikit-learn, signatures, exact answers, solvers written anew."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

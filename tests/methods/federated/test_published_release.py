@@ -1,7 +1,5 @@
 """The published statistics: plain averages without noise, bounded where ids are a client's own, unbounded where pooled."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What clients send and when: bounded, moved by nobody else, with noise of the tables, remembered or shrunk over tasks."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from importlib import import_module

@@ -1,7 +1,5 @@
 """Invented embeddings for tests: topics with a power-law spectrum, unit length, shared out among clients."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Answers against sequences read one by one, and the exposure of codes against its definition."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

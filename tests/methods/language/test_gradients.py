@@ -1,7 +1,5 @@
 """Clipped sums of gradients of adapters on texts, in single precision and in half, and what holds earlier tasks."""
 
-from __future__ import annotations
-
 import math
 import warnings
 from collections.abc import Iterator, Sequence

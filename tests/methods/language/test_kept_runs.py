@@ -1,7 +1,5 @@
 """Runs on a model with blocks below its adapters: alike with and without kept states, private to the same neighbours."""
 
-from __future__ import annotations
-
 import math
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """PeCL's baselines as learners: on a random model of two layers, whose texts are a few letters."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """PeCL, published and repaired: what the network reads, what is shown, and what it and its baselines cost whom."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections import Counter

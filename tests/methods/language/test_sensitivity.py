@@ -1,7 +1,5 @@
 """PeCL's scores, the weights that losses give a token, and the losses themselves, against the printed formulas."""
 
-from __future__ import annotations
-
 import math
 from typing import get_args
 

@@ -1,7 +1,5 @@
 """Steps on adapters: a loop by hand, penalties after noise, divergence, choices among labels, the baselines' pieces."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """A random language model of GPT-2's kind, a tokenizer of letters, and texts: small enough for tests of every step."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """L2DP-ML: one noise for everything, its losses, encoder and claim against plain formulas, memory of perturbed batches."""
 
-from __future__ import annotations
-
 import copy
 import itertools
 import math

@@ -1,7 +1,5 @@
 """What the methods of Lifelong DP share: networks, projection, fixed batches, memory, descent; and centralised training."""
 
-from __future__ import annotations
-
 import math
 import os
 from collections import Counter

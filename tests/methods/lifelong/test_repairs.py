@@ -1,7 +1,5 @@
 """The repairs of L2DP-ML: sums, noisy copies, what is said of their noise; attacks are right as often as a budget allows."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import replace
