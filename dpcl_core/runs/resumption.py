@@ -1,7 +1,7 @@
 """Runs that survive their process: checkpoints in the store, and the way back into the queue.
 
 A run may be resumed where its process died, where it was stopped, and where the store failed; not where it failed by itself:
-that, too, can depend on private data, and another try would ask them again. See `dpcl_core.checkpoints` for the argument.
+that, too, can depend on private data, and another try would ask them again. See `methods.common.state` for the argument.
 """
 
 import json
@@ -21,9 +21,9 @@ from sqlalchemy import ColumnElement, Connection, Row, Text, and_, delete, func,
 from sqlalchemy import cast as cast_in_store
 
 from dpcl_core import paths
-from dpcl_core.checkpoints import Checkpoint, are_from_the_first_on
 from dpcl_core.errors import BadInput, StoreRefused, StoreTrouble, StoreUnusable, instead_of
 from dpcl_core.events import CellFinished, Classifier, Event, JsonValue, Progress, Started, from_json, to_json
+from dpcl_core.methods.common.state import Checkpoint, are_from_the_first_on
 from dpcl_core.runs import charges, database, process, queue, run, tables
 from dpcl_core.runs.process import Patience
 from dpcl_core.runs.store import Store

@@ -4,7 +4,7 @@ Each part is a run in the queue: any machine that looks after the store's queue 
 groups as those of the whole run, and stores nothing else. The run's own process begins it, puts its parts into the queue,
 and passes on what is saved, group by group: so the whole run's events, ledgers and document are those of the unsplit run.
 
-A part that loses its process or its machine is tried again after its last checkpoint; see `dpcl_core.checkpoints` for why
+A part that loses its process or its machine is tried again after its last checkpoint; see `methods.common.state` for why
 that draws no noise twice for one release.
 """
 
@@ -19,9 +19,9 @@ from typing import Any
 
 from sqlalchemy import Row, Text, cast, func, insert, select, update
 
-from dpcl_core.checkpoints import Checkpoint, is_public
 from dpcl_core.errors import BadInput
 from dpcl_core.events import Event, Progress
+from dpcl_core.methods.common.state import Checkpoint, is_public
 from dpcl_core.runs import resumption, run, tables
 from dpcl_core.runs.executor import Supervisor
 from dpcl_core.runs.process import Patience, Process

@@ -22,9 +22,9 @@ from types import TracebackType
 from typing import get_args
 
 from dpcl_core import unforeseen
-from dpcl_core.checkpoints import Division, Keep
 from dpcl_core.errors import BadInput, StoreTrouble, failure_kind
 from dpcl_core.events import Classifier, Event, Progress, Started
+from dpcl_core.methods.common.state import Division, Keep
 from dpcl_core.runs import administration, audits, executor, process, resumption, shards, tables
 from dpcl_core.runs.audits import Engine
 from dpcl_core.runs.executor import FREE_SECONDS, WORKER, LocalExecutor, Supervisor
@@ -262,7 +262,7 @@ class Recorder:
     """Writes down a run that this process carries out: `add` its events inside `with`, then `end` it.
 
     What the store has not taken waits in memory. A process that dies meanwhile loses nothing that anybody saw: results leave
-    after their checkpoint, which the store has (`dpcl_core.checkpoints`). Two threads, because a store that is away may hold
+    after their checkpoint, which the store has (`methods.common.state`). Two threads, because a store that is away may hold
     up for minutes whoever asks it: one talks to the store, the other cuts off a step after a stop.
 
     `failed_as` describes an error as a failure of the run; `on_cut_off` is called before this process is ended in the middle
