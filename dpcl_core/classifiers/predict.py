@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from dpcl_core.backbones import bundled, extractor, pixels
 from dpcl_core.backbones import catalog as backbones
 from dpcl_core.classifiers import folder as folders
-from dpcl_core.classifiers import written
 from dpcl_core.data import copying, dataset, sheets, table_features
 from dpcl_core.data.card import AXES, PICTURES, SAMPLES
 from dpcl_core.data.dataset import AS_READ, Content, Images, Vectors
@@ -111,7 +110,7 @@ def _table(path: Path, encoding: RowEncoding | None, texts: str, *, tagged: bool
     names = list(table.columns)
     if not 1 <= len(table) <= _MOST:
         raise BadInput(FIELD, path.name, f"holds {len(table)} rows; 1 to {_MOST:,} are read")
-    lacking = [] if encoding is None else encoding.lacking(names)
+    lacking = [] if encoding is None else [name for name in encoding.names if name not in names]
     if encoding is not None and (len(lacking) < len(encoding.names) or len(names) != sum(encoding.widths)):
         if lacking:
             learned = f"the columns that the classifier learned from, {sheets.first_names(encoding.names)}"
@@ -227,7 +226,7 @@ def predicted(
     encoding = table_features.read_encoding(facts["rows"]) if "rows" in facts else None  # of other data: None
     texts = facts.get("text_column", TEXT)
     given = read_examples(asked, pictures, tagged=bool(facts["is_tagged"]), encoding=encoding, texts=texts)
-    warnings = () if found.is_protected else (f"epsilon {found.cell.epsilon:g}: {written.UNPROTECTED}",)
+    warnings = () if found.is_protected else (f"epsilon {found.cell.epsilon:g}: {folders.UNPROTECTED}",)
     values, more = _values(found, given, encoding, device)
     steps = [*found.steps[:-1], replace(found.steps[-1], competing=competing, task=None if task is None else task - 1)]
     scores = rule(found.rule)(steps, values)
