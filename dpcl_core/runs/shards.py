@@ -13,7 +13,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -60,14 +60,13 @@ def parts_of(store: Store, run_id: str) -> Sequence[Row[*tuple[Any, ...]]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class Part(resumption.Stored):
     """What the process of one part carries out, and the checkpoints that it saves; a `Keep` and a `Division`.
 
     Only progress leaves it otherwise: all else comes out of the run's own process, from the checkpoints.
     """
 
-    stored: resumption.Stored
-    groups: frozenset[int]
+    groups: frozenset[int] = frozenset()
     _public: list[Event] = field(default_factory=list)  # of the task under way, which leave before its checkpoint
 
     def begin(self, n_groups: int, n_tasks: int) -> None:
@@ -81,19 +80,16 @@ class Part:
                 elif is_public(event):
                     self._public.append(event)
 
-    def of(self, group: int) -> Sequence[Checkpoint]:
-        return self.stored.of(group)
-
     def save(self, checkpoint: Checkpoint) -> None:
-        said = (*self._public, *checkpoint.events)
+        whole = replace(checkpoint, events=(*self._public, *checkpoint.events))
         self._public.clear()
-        self.stored.save(Checkpoint(checkpoint.group, checkpoint.task, said, checkpoint.document, checkpoint.arrays))
+        resumption.Stored.save(self, whole)
 
 
 def part_of(store: Store, run_id: str, patience: Patience) -> Part | None:
     """The part of a run that this run of the queue is; None for any other."""
     found = store.rows(select(shards).where(shards.c.id == run_id))
-    return Part(resumption.Stored(store, found[0].run_id, patience, run_id), frozenset(found[0].groups)) if found else None
+    return Part(store, found[0].run_id, patience, run_id, frozenset(found[0].groups)) if found else None
 
 
 @dataclass(slots=True)
