@@ -43,7 +43,10 @@ _LARGEST_DOCUMENT, _LARGEST_FILE = 16_000_000, 2 * LARGEST
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """A classifier after a task, counted from 1: `file` has the arrays that left with it, `files` all that it needs."""
+    """A classifier after a task, counted from 1: `file` has the arrays that left with it, `files` all that it needs.
+
+    `by_task`: the classes of each task, where it is asked about an example whose task is known; else empty.
+    """
 
     __pydantic_config__: ClassVar = {"extra": "forbid"}
 
@@ -97,18 +100,11 @@ class Document:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Loaded:
-    """A classifier that was read: its settings, its place, its rule, and the steps that this rule reads.
-
-    `by_task`: the classes of each task, where it is asked about an example whose task is known; else empty.
-    """
+    """A classifier that was read: the run's settings, its model and step in the document, and the steps its rule reads."""
 
     spec: RunSpec
-    cell: Cell
-    task: int
-    is_protected: bool
-    statement: str
-    rule: str
-    by_task: tuple[tuple[str, ...], ...]
+    model: _Model
+    step: _Step
     steps: tuple[Step, ...]
 
 
@@ -145,9 +141,7 @@ def read_classifier(folder: Path, epsilon: float | None = None, seed: int | None
         Step(_arrays(place, name), by_file[name].classes, by_file[name].competing, by_file[name].facts)
         for name in chosen.files
     )
-    cell = Cell(model.epsilon, model.seed)
-    spec, said = checks.parse(document.spec), model.statement
-    return Loaded(spec, cell, number, model.protected, said, chosen.rule, chosen.by_task, steps_read)
+    return Loaded(checks.parse(document.spec), model, chosen, steps_read)
 
 
 def _document(folder: Path) -> tuple[Path, Document]:

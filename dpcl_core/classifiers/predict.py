@@ -226,10 +226,10 @@ def predicted(
     encoding = table_features.read_encoding(facts["rows"]) if "rows" in facts else None  # of other data: None
     texts = facts.get("text_column", TEXT)
     given = read_examples(asked, pictures, tagged=bool(facts["is_tagged"]), encoding=encoding, texts=texts)
-    warnings = () if found.is_protected else (f"epsilon {found.cell.epsilon:g}: {folders.UNPROTECTED}",)
+    warnings = () if found.model.protected else (f"epsilon {found.model.epsilon:g}: {folders.UNPROTECTED}",)
     values, more = _values(found, given, encoding, device)
     steps = [*found.steps[:-1], replace(found.steps[-1], competing=competing, task=None if task is None else task - 1)]
-    scores = rule(found.rule)(steps, values)
+    scores = rule(found.step.rule)(steps, values)
     has_label = np.isfinite(scores).any(axis=1)
     chosen = np.where(has_label, scores.argmax(axis=1), -1) if len(competing) else np.full(len(scores), -1)
     if isinstance(given.content, Sentences):
@@ -243,7 +243,7 @@ def predicted(
 
 def _competing(found: folders.Loaded, task: int | None) -> tuple[str, ...]:
     """The classes that compete: all so far, or those of the examples' own task."""
-    last, known = found.steps[-1], len(found.by_task)
+    last, known = found.steps[-1], len(found.step.by_task)
     if task is None:
         if "task_names" in last.facts:  # a language model is asked in the words of a task
             offered = ", ".join(f"{place} ({name})" for place, name in enumerate(last.facts["task_names"], start=1))
@@ -253,7 +253,7 @@ def _competing(found: folders.Loaded, task: int | None) -> tuple[str, ...]:
         raise BadInput("--task", task, "must be left out: this classifier needs no task")
     if not 1 <= task <= known:
         raise BadInput("--task", task, f"must lie between 1 and {known}, the tasks that it has learned")
-    return found.by_task[task - 1]
+    return found.step.by_task[task - 1]
 
 
 def _values(

@@ -222,13 +222,13 @@ def predict(options: argparse.Namespace) -> int:
     found = predicted(Path(options.folder), Path(options.input), device=options.device or "cpu", **asked)
     for line in found.warnings:
         say(f"warning: {line}")
-    made_by, cell = found.classifier, found.classifier.cell
+    model, task = found.classifier.model, found.classifier.step.task
     if options.json:
         predictions = [one.document() for one in found.predictions]
-        place = {"epsilon": plain_number(cell.epsilon), "seed": cell.seed, "after_task": made_by.task}
-        put_json({**place, "protected": made_by.is_protected, "warnings": found.warnings, "predictions": predictions})
+        place = {"epsilon": plain_number(model.epsilon), "seed": model.seed, "after_task": task}
+        put_json({**place, "protected": model.protected, "warnings": found.warnings, "predictions": predictions})
         return 0
-    say(f"epsilon {cell.epsilon:g}, seed {cell.seed}, after task {made_by.task}")
+    say(f"epsilon {model.epsilon:g}, seed {model.seed}, after task {task}")
     for one in found.predictions:
         put(f"{one_line(one.name)}  {one_line(one.label) if one.label is not None else '(no class was released)'}")
     return 0
