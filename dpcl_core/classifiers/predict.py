@@ -53,9 +53,8 @@ class Asked:
 
 
 def read_examples(
-    path: Path, shape: tuple[int, int, int] | None, *, tagged: bool = False, encoding: RowEncoding | None = None,
-    texts: str = TEXT,
-) -> Asked:  # fmt: skip
+    path: Path, shape: tuple[int, int, int] | None, *, tagged: bool, encoding: RowEncoding | None, texts: str
+) -> Asked:
     """The examples of a file or folder. `shape`: of the pictures that the classifier was made from, None for any.
 
     `tagged`: a text is read as words, each an example. `encoding`: how a table's rows were read. `texts`: the column

@@ -103,9 +103,7 @@ def check_known(store: Store, run_id: str, patience: Patience) -> None:
         raise StoreUnusable(_UNKNOWN)
 
 
-def carried_on(
-    store: Store, run_id: str, stream: Iterable[Event], patience: Patience = Patience()  # noqa: B008 (nothing changes it)
-) -> Iterator[Event]:
+def carried_on(store: Store, run_id: str, stream: Iterable[Event], patience: Patience) -> Iterator[Event]:
     """The events of a run that goes on, without those that are stored already; marks it as running when it has started.
 
     Outlasts a store that is away, then raises StoreTrouble.
