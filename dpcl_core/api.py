@@ -267,7 +267,7 @@ def to_onnx(
     """
     from dpcl_core import estimators
     from dpcl_core.classifiers import onnx_graph
-    from dpcl_core.classifiers.written import files as released_files
+    from dpcl_core.classifiers.folder import files as released_files
     from dpcl_core.runs.store import Store
 
     if isinstance(from_model, estimators.PrivateClassifier):

@@ -15,7 +15,6 @@ from dpcl_core.backbones import bundled as public_axes
 from dpcl_core.backbones import extractor
 from dpcl_core.backbones.catalog import BackboneCard
 from dpcl_core.backbones.pixels import values_form
-from dpcl_core.checkpoints import Division, Keep
 from dpcl_core.data import catalog as datasets
 from dpcl_core.data import load, own
 from dpcl_core.data.dataset import Content, Dataset, Form, Images
@@ -26,6 +25,7 @@ from dpcl_core.learning import ClosingAudit, Group, Observe
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods import references
 from dpcl_core.methods.common.method import PublicContext
+from dpcl_core.methods.common.state import Division, Keep
 from dpcl_core.privacy import budgets, gaussian, labels, noise_forecast, statement
 from dpcl_core.privacy.accounting import list_budget, training_budget
 from dpcl_core.privacy.dp_events import dp

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from dpcl_core import checks, presets
 from dpcl_core import events as kinds
 from dpcl_core.backbones import catalog as backbones
-from dpcl_core.classifiers import written
+from dpcl_core.classifiers import folder as folders
 from dpcl_core.data import catalog as datasets
 from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished, Event, Guarantee, JsonValue, TaskLearned, of_kind, plain, plain_number, to_json
@@ -113,7 +113,7 @@ _TABLES = "accuracy|metrics|spent|guarantees|tokens|retained|leaks|list-(?:entri
 _OF_A_BUNDLE = re.compile(
     rf"(?:{_TABLES}|(?:accuracy|metrics)-[^/]+)\.csv|(?:{'|'.join(FIGURES)}|report)\.html|(?:{'|'.join(FIGURES)})\.svg"
     rf"|result\.json|privacy\.json|{re.escape(card.FILE)}|spec\.toml|command\.txt|privacy\.txt|notebook\.ipynb|citations\.bib"
-    rf"|{written.NAME}/(?:{re.escape(written.DOCUMENT)}|[^/]+\.safetensors)"
+    rf"|{folders.NAME}/(?:{re.escape(folders.DOCUMENT)}|[^/]+\.safetensors)"
 )
 
 
@@ -265,7 +265,7 @@ def bundle(store: Store, run_id: str, *, unprotected: bool = False) -> dict[str,
         "citations.bib": catalog.citations(run.spec),
         **_figures(result),
     }
-    kept = written.files(run.id, run.spec, events, store.classifiers(run.id), unprotected=unprotected)
+    kept = folders.files(run.id, run.spec, events, store.classifiers(run.id), unprotected=unprotected)
     of_card = {card.FILE: card.content(run.id, run.spec, events)}
     return {name: content.encode() for name, content in texts.items()} | of_card | kept
 
@@ -276,7 +276,7 @@ def classifier(store: Store, run_id: str) -> dict[str, bytes]:
     Raises BadInput for a run without a classifier that has a privacy bound.
     """
     run = store.get_with_results(run_id)
-    return written.bundle(run.id, run.spec, store.events(run_id), store.classifiers(run.id))
+    return folders.bundle(run.id, run.spec, store.events(run_id), store.classifiers(run.id))
 
 
 def check_folder(target: Path) -> None:
@@ -309,7 +309,7 @@ def write(target: Path, files: Mapping[str, bytes]) -> None:
 def _files_in(target: Path) -> list[str]:
     """All that lies in the folder, by relative name, but for the folder of classifiers itself."""
     names = (path.relative_to(target).as_posix() for path in sorted(target.rglob("*")))
-    return [name for name in names if name != written.NAME or (target / name).is_symlink() or not (target / name).is_dir()]
+    return [name for name in names if name != folders.NAME or (target / name).is_symlink() or not (target / name).is_dir()]
 
 
 def result_text(result: Result) -> str:

@@ -15,7 +15,6 @@ from dpcl_core import arrays as arrays_file
 from dpcl_core import metrics
 from dpcl_core.backbones import bundled as public_axes
 from dpcl_core.backbones import extractor
-from dpcl_core.checkpoints import Checkpoint, Keep, are_from_the_first_on, is_public
 from dpcl_core.checks import ResolvedRun
 from dpcl_core.data import catalog
 from dpcl_core.errors import BadInput, instead_of
@@ -59,15 +58,6 @@ class _NoObserver:
         return (event for event in learner_events if not isinstance(event, Observation))
 
 
-@dataclass(slots=True)
-class _Standing:
-    """Where a group of cells stands between two tasks, beside its learner."""
-
-    ledgers: Mapping[Cell, Ledger]
-    matrices: Mapping[Cell, list[tuple[float | None, ...]]]
-    seconds: float = 0.0  # of the processes before this one
-
-
 @dataclass
 class Group:
     """The cells of one learner.
@@ -84,7 +74,7 @@ class Group:
     streams: Mapping[int, TaskStream]
     context: PublicContext
     place: int = 0
-    keep: Keep | None = None
+    keep: state.Keep | None = None
     make: MakeLearner | None = None
     written: Mapping[str, int] = field(default_factory=dict)
     planned: Planned | None = None
@@ -93,15 +83,21 @@ class Group:
 
     def __post_init__(self) -> None:
         self.spec = self.run.spec
-        self._started = time.perf_counter()
+        self._started = time.perf_counter()  # less what the processes before this one took
         self._of_seeds = metrics.grouped((cell.seed, cell) for cell in self.cells)
         self._names = dict(zip(self.spec.cells(), self.requested.cells(), strict=True))
         self._rounds: list[Mapping[int, Task]] = [
             {seed: self.streams[seed].tasks[step] for seed in self._of_seeds} for step in range(self.context.n_tasks)
         ]
+        privacy, rows = self.requested.privacy, self.run.rows_per_unit
+        self._ledgers = {
+            cell: Ledger(privacy.delta, privacy.adjacency, self.streams[cell.seed].recurrence, rows_per_unit=rows)
+            for cell in self.cells
+        }
+        self._matrices: dict[Cell, list[tuple[float | None, ...]]] = {cell: [] for cell in self.cells}
         self._lists: GivenLists | None = None
         if self.spec.labels != self.requested.labels:
-            of_row = replace(self.requested, privacy=budgets.for_a_row(self.requested.privacy, self.run.rows_per_unit))
+            of_row = replace(self.requested, privacy=budgets.for_a_row(privacy, rows))
             self._of_row = dict(zip(self.spec.cells(), of_row.cells(), strict=True))
             self._lists = GivenLists(of_row, self.context, self.context.public)
             self._show_lists(self._lists)
@@ -109,56 +105,50 @@ class Group:
     def events(self) -> Iterator[Event]:
         """The events of all tasks, and of the cells' ends. Those of tasks with a checkpoint are passed on from there.
 
-        Nothing of a task leaves before its checkpoint is saved, but what is public: see `dpcl_core.checkpoints`. Raises
+        Nothing of a task leaves before its checkpoint is saved, but what is public: see `methods.common.state`. Raises
         BadInput where the newest checkpoint has no way back, or one before it is missing.
         """
         kept = () if self.keep is None else self.keep.of(self.place)
-        if not are_from_the_first_on(kept):
+        if not state.are_from_the_first_on(kept):
             raise self._refusal("some of its checkpoints are missing, and noise must not be drawn twice")
         for checkpoint in kept:
             yield from checkpoint.events
         if kept and kept[-1].task == self.context.n_tasks - 1:
             return
         cells, rounds = self.cells, self._rounds
-        privacy, rows = self.requested.privacy, self.run.rows_per_unit
-        ledgers = {
-            cell: Ledger(privacy.delta, privacy.adjacency, self.streams[cell.seed].recurrence, rows_per_unit=rows)
-            for cell in cells
-        }
-        standing = _Standing(ledgers, {cell: [] for cell in cells})
         learner = (self.make or methods.maker(self.spec.method))(self.spec, cells, self.context)
         observer = _NoObserver() if self.observe is None else self.observe(self.spec, cells, self.context)
         baselines = self._baselines(learner)
         if kept:
-            self._restore(kept[-1], learner, observer, standing)
+            self._restore(kept[-1], learner, observer)
         elif isinstance(learner, method.Surveying):
-            learner.survey({seed: self.streams[seed].tasks for seed in self._of_seeds}, standing.ledgers)
+            learner.survey({seed: self.streams[seed].tasks for seed in self._of_seeds}, self._ledgers)
         for step in range(len(kept), len(rounds)):
             if isinstance(learner, method.Prefetching):
                 learner.prefetch(rounds[step : step + 2])
             if self._lists is not None:
-                self._give_lists(self._lists, step, standing.ledgers)
+                self._give_lists(self._lists, step)
             elif self.spec.labels == "prior" and self.spec.scenario.reads_lists:  # a learner takes its task's list as public
-                spend_on_read_list(standing.ledgers.values(), task=step)
+                spend_on_read_list(self._ledgers.values(), task=step)
             held: list[Event] = []
-            for event in observer.events(learner.learn(rounds[step], standing.ledgers)):
-                if is_public(event):
+            for event in observer.events(learner.learn(rounds[step], self._ledgers)):
+                if state.is_public(event):
                     yield event
                 else:
                     held.append(event)
-            held += self._learned(learner, step, standing)
+            held += self._learned(learner, step)
             is_last = step == len(rounds) - 1
             if is_last:
-                held += self._finished(standing, baselines)
+                held += self._finished(baselines)
             if self.keep is not None:
-                state_after = (None, None) if is_last else self._state(learner, observer, standing)
-                self.keep.save(Checkpoint(self.place, step, tuple(held), *state_after))
+                state_after = (None, None) if is_last else self._state(learner, observer)
+                self.keep.save(state.Checkpoint(self.place, step, tuple(held), *state_after))
             yield from held
 
-    def _give_lists(self, lists: GivenLists, step: int, ledgers: Mapping[Cell, Ledger]) -> None:
+    def _give_lists(self, lists: GivenLists, step: int) -> None:
         """Releases the lists of a task, and puts them in place of what the stream says of its labels."""
         for seed, of_seed in self._of_seeds.items():
-            cells, books = [self._of_row[cell] for cell in of_seed], [ledgers[cell] for cell in of_seed]
+            cells, books = [self._of_row[cell] for cell in of_seed], [self._ledgers[cell] for cell in of_seed]
             lists.give(self._rounds[step][seed], cells, books)
         self._show_lists(lists)
 
@@ -170,14 +160,14 @@ class Group:
             for seed, stream in self.streams.items()
         }
 
-    def _learned(self, learner: Learner, step: int, standing: _Standing) -> Iterator[Event]:
+    def _learned(self, learner: Learner, step: int) -> Iterator[Event]:
         """Evaluates every cell after a task; keeps its classifier. Raises BadInput as `_spent` does."""
         for seed, matching in self._of_seeds.items():
             results = classifier.evaluated(learner, seed, self.streams[seed], step, len(matching))
             seen = self.streams[seed].tasks[: step + 1]
             for cell, result in zip(matching, results, strict=True):
-                standing.matrices[cell].append((*result.by_task, result.ahead))
-                spent = self._spent(cell, standing.ledgers[cell])
+                self._matrices[cell].append((*result.by_task, result.ahead))
+                spent = self._spent(cell, self._ledgers[cell])
                 yield TaskLearned(cell, step, result.by_task, result.pooled, spent, result.by_rule, result.ahead)
                 kept = classifier.cell_classifier(learner, cell, seen, self.context, self._reads, self.spec.n_cells)
                 yield from () if kept is None else (kept,)
@@ -201,17 +191,17 @@ class Group:
             raise BadInput("method", self.spec.method, allowed)
         return spent
 
-    def _finished(self, standing: _Standing, baselines: Mapping[Cell, tuple[float | None, ...]]) -> Iterator[CellFinished]:
-        spec, cells, context, ledgers, card = self.spec, self.cells, self.context, standing.ledgers, self.run.method
+    def _finished(self, baselines: Mapping[Cell, tuple[float | None, ...]]) -> Iterator[CellFinished]:
+        spec, cells, context, ledgers, card = self.spec, self.cells, self.context, self._ledgers, self.run.method
         rows, data = self.run.rows_per_unit, self.run.dataset
-        seconds = coarse((standing.seconds + time.perf_counter() - self._started) / len(cells))
+        seconds = coarse((time.perf_counter() - self._started) / len(cells))
         audits = self.audit(spec) if self.audit is not None and card.guarantee == "nominal" else {}
         for cell in cells:
             stream = self.streams[cell.seed]
             self._claim_lists(cell, ledgers[cell])
             yield CellFinished(
                 cell,
-                metrics.summary(standing.matrices[cell], baselines.get(cell)),
+                metrics.summary(self._matrices[cell], baselines.get(cell)),
                 guarantee(
                     ledgers[cell],
                     self.requested,
@@ -271,7 +261,7 @@ class Group:
 
     # Checkpoints
 
-    def _state(self, learner: Learner, observer: Observer, standing: _Standing) -> tuple[str | None, bytes | None]:
+    def _state(self, learner: Learner, observer: Observer) -> tuple[str | None, bytes | None]:
         """The state to go on from after a task; nothing for a learner that cannot be kept, or is too large to be."""
         if not isinstance(learner, state.Durable):
             return None, None
@@ -282,14 +272,14 @@ class Group:
             "program": __version__,
             "data": self._data_digest,
             "parts": parts,
-            "ledgers": [ledger.document(standing.ledgers[cell]) for cell in self.cells],
-            "matrices": [[list(row) for row in standing.matrices[cell]] for cell in self.cells],
-            "seconds": standing.seconds + time.perf_counter() - self._started,
+            "ledgers": [ledger.document(self._ledgers[cell]) for cell in self.cells],
+            "matrices": [[list(row) for row in self._matrices[cell]] for cell in self.cells],
+            "seconds": time.perf_counter() - self._started,
             "lists": [] if self._lists is None else self._lists.document(),
         }
         return json.dumps(document), arrays_file.save(dict(arrays))
 
-    def _restore(self, checkpoint: Checkpoint, learner: Learner, observer: Observer, standing: _Standing) -> None:
+    def _restore(self, checkpoint: state.Checkpoint, learner: Learner, observer: Observer) -> None:
         """Gives fresh parts the state after the checkpoint's task."""
         if checkpoint.document is None or checkpoint.arrays is None or not isinstance(learner, state.Durable):
             raise self._refusal("the state of its method was not kept, and its noise must not be drawn twice")
@@ -301,9 +291,9 @@ class Group:
             if document["data"] != self._data_digest:
                 raise self._refusal("its data have changed, or were written again, since it began")
             for cell, entries, rows in zip(self.cells, document["ledgers"], document["matrices"], strict=True):
-                ledger.refill(standing.ledgers[cell], entries)
-                standing.matrices[cell][:] = [tuple(row) for row in rows]
-            standing.seconds = float(document["seconds"])
+                ledger.refill(self._ledgers[cell], entries)
+                self._matrices[cell][:] = [tuple(row) for row in rows]
+            self._started -= float(document["seconds"])
             if self._lists is not None:
                 self._lists.lists |= {seed: [tuple(one) for one in of] for seed, of in document["lists"]}
                 self._show_lists(self._lists)

@@ -13,7 +13,7 @@ import time
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final, Literal, NamedTuple, cast
+from typing import Any, Final, Literal, cast
 from urllib.parse import quote
 
 import numpy as np
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from dpcl_core import checks, engine, events, paths, presets
 from dpcl_core.attacks.catalog import closing_notes
-from dpcl_core.classifiers import written
+from dpcl_core.classifiers import folder as folders
 from dpcl_core.data import catalog as datasets
 from dpcl_core.data import intake, schema, understood
 from dpcl_core.data.rows import digits
@@ -102,7 +102,7 @@ class Page:
         assert self._spec is not None
         packed = io.BytesIO()
         with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
-            for name, content in written.bundle("", self._spec, self._events, self._kept).items():
+            for name, content in folders.bundle("", self._spec, self._events, self._kept).items():
                 archive.writestr(name, content)
         return packed.getvalue()
 
@@ -203,7 +203,7 @@ def _outcome(spec: RunSpec | None, seen: list[Event], kept: list[Classifier], se
             {"epsilon": one.cell.epsilon, "seed": one.cell.seed, "rows": list(map(_entry, one.ledger.entries))}
             for one in finished if one.ledger is not None
         ],
-        "has_classifier": bool(kept) and any(written.protected(one.guarantee) for one in finished),
+        "has_classifier": bool(kept) and any(folders.protected(one.guarantee) for one in finished),
         "why_no_classifier": card.no_classifier(spec.params) or "",
         "link": link(spec), "command": checks.command_line(spec), "seconds": round(seconds, 2),
     })  # fmt: skip
@@ -246,11 +246,7 @@ _LONG = 10.0  # the length of a row that no honest picture has
 _CLASSES, _WIDTH, _ABSENT = 4, 6, 3  # of a small dataset, and its class without a row
 
 
-class Verdict(NamedTuple):
-    """A test's result in a sentence."""
-
-    is_passed: bool
-    said: str
+Verdict = tuple[bool, str]  # whether a test is passed, and its result in a sentence
 
 
 class _Wrong(Exception):
@@ -267,8 +263,8 @@ def tested(code: str) -> dict[str, list[Any]]:
         learn = _defined(code)
         found = [_one_person(learn), _every_class(learn), _right(learn)]
     except _Wrong as wrong:
-        found = [Verdict(False, str(wrong))]
-    return {"passed": [one.is_passed for one in found], "said": [one.said for one in found]}
+        found = [(False, str(wrong))]
+    return {"passed": [is_passed for is_passed, _ in found], "said": [said for _, said in found]}
 
 
 def _defined(code: str) -> Learn:
@@ -318,8 +314,8 @@ def _one_person(learn: Learn) -> Verdict:
     others = (np.delete(np.arange(len(rows)), one) for one in range(len(rows)))
     moved = max(float(np.linalg.norm(whole - learn(rows[of], labels[of], _CLASSES, 0.0, np.zeros))) for of in others)
     if moved <= 1 + 1e-9:  # rounding of sums of a dozen numbers is 1e-15
-        return Verdict(True, "One person moves the sums by at most 1.")
-    return Verdict(False, f"One person moves the sums by {moved:.3g}, and may by at most 1: what bounds a row's length?")
+        return True, "One person moves the sums by at most 1."
+    return False, f"One person moves the sums by {moved:.3g}, and may by at most 1: what bounds a row's length?"
 
 
 def _every_class(learn: Learn) -> Verdict:
@@ -333,11 +329,11 @@ def _every_class(learn: Learn) -> Verdict:
     sigma = 2.0
     added = (learn(rows, labels, _CLASSES, sigma, noise) - learn(rows, labels, _CLASSES, sigma, np.zeros)) / sigma
     if bare := [label for label in range(_CLASSES) if np.allclose(added[label], 0)]:
-        return Verdict(False, f"Class {bare[0]} gets no noise, because nobody is in it: and that is told to everyone.")
+        return False, f"Class {bare[0]} gets no noise, because nobody is in it: and that is told to everyone."
     draws = np.rint(added)
     if not np.allclose(draws, added) or len(np.unique(draws)) < added.size:
-        return Verdict(False, "Each number needs a draw of its own, times sigma: noise that two share can be subtracted.")
-    return Verdict(True, "Every class gets noise, whether or not somebody is in it.")
+        return False, "Each number needs a draw of its own, times sigma: noise that two share can be subtracted."
+    return True, "Every class gets noise, whether or not somebody is in it."
 
 
 def _right(learn: Learn) -> Verdict:
@@ -349,7 +345,7 @@ def _right(learn: Learn) -> Verdict:
     scores = rows[n_train:] @ (sums / np.maximum(np.linalg.norm(sums, axis=1), 1e-12)[:, None]).T
     share = float((scores.argmax(axis=1) == labels[n_train:]).mean())
     said = f"With ε = {_EPSILON:g} it gets {100 * share:.1f} % of new digits right"
-    return Verdict(share >= _SHARE, f"{said}." if share >= _SHARE else f"{said}: {100 * _SHARE:.0f} % are possible.")
+    return share >= _SHARE, f"{said}." if share >= _SHARE else f"{said}: {100 * _SHARE:.0f} % are possible."
 
 
 PAGE = Page()

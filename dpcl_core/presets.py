@@ -74,9 +74,10 @@ def known() -> list[str]:
     return sorted(path.stem for path in _folder().glob("*.toml"))
 
 
+@cache
 def about(name: str) -> Preset:
     """The description of a preset. Raises BadInput naming the known presets."""
-    return _described(name, _folder())
+    return validated(Preset, {"seconds": None, "name": name, **_document(name)["about"]}, f"preset {name}: about")
 
 
 def raw(name: str, *, here: bool = False) -> dict[str, object]:
@@ -84,7 +85,7 @@ def raw(name: str, *, here: bool = False) -> dict[str, object]:
 
     Raises BadInput naming the known presets.
     """
-    document = _document(name, _folder())
+    document = _document(name)
     for network, changes in document.get("without", {}).items() if here else ():
         if backbones.available(backbones.card(network)) is not None:
             return checks.apply_sets(document["spec"], changes["set"])
@@ -103,7 +104,7 @@ def variants(name: str, sets: Sequence[str] = (), *, here: bool = False) -> dict
     """
     first = raw(name, here=here)
     specs = {about(name).label: checks.parse(checks.apply_sets(first, sets))}
-    for said in _document(name, _folder()).get("also", ()):
+    for said in _document(name).get("also", ()):
         also = validated(Also, said, f"preset {name}: also")
         if also.label in specs:
             raise BadInput(f"preset {name}", also.label, "must be the label of one run only")
@@ -116,16 +117,11 @@ def _folder() -> Path:
 
 
 @cache
-def _document(name: str, folder: Path) -> dict[str, Any]:
+def _document(name: str) -> dict[str, Any]:
     """The document of a preset. Raises BadInput naming the known presets."""
     if name not in known():
         raise unknown("preset", name, known())
-    return checks.read_toml((folder / f"{name}.toml").read_text(encoding="utf-8"))
-
-
-@cache
-def _described(name: str, folder: Path) -> Preset:
-    return validated(Preset, {"seconds": None, "name": name, **_document(name, folder)["about"]}, f"preset {name}: about")
+    return checks.read_toml((_folder() / f"{name}.toml").read_text(encoding="utf-8"))
 
 
 # A run on the user's own data with nothing declared: its settings by public rules, and what they assume, in words.

@@ -20,10 +20,10 @@ import pytest
 from safetensors import numpy as safetensors
 
 from dpcl_core import checks, machine
-from dpcl_core.checkpoints import Checkpoint, is_public
 from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished, Event, Progress, TaskLearned, to_json
 from dpcl_core.methods import catalog as methods
+from dpcl_core.methods.common.state import Checkpoint, is_public
 from dpcl_core.methods.lifelong import nets
 from dpcl_core.runs import worker
 from dpcl_core.scenarios.stream import Task

@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parent.parent
 # From the top floor to the ground: a module imports only from its own room and from rooms further down.
 FLOORS = [
     "cli", "flower", "site", "api", "estimators", "export", "apart", "page", "classifiers", "elements", "results", "papers",
-    "figures", "lessons", "runs", "tuning", "presets", "explorers", "attacks", "engine", "learning", "checkpoints",
+    "figures", "lessons", "runs", "tuning", "presets", "explorers", "attacks", "engine", "learning",
     "combinations", "checks", "methods", "methods.features", "methods.lifelong", "methods.language", "methods.federated",
     "methods.common", "backbones", "scenarios", "data", "privacy", "metrics", "events", "published", "spec",
     "fields", "machine", "unforeseen", "later", "paths", "documents", "arrays", "errors", "version",

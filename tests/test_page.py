@@ -57,7 +57,7 @@ def test_a_run_gives_events_an_outcome_a_card_and_a_classifier(tmp_path: Path) -
     assert {one.verdict for one in card.verify(one.card().encode())} == {"matches"}
     with zipfile.ZipFile(io.BytesIO(one.classifier())) as archive:
         archive.extractall(tmp_path)
-    assert folder.read_classifier(tmp_path).is_protected
+    assert folder.read_classifier(tmp_path).model.protected
     assert (tmp_path / "README.md").is_file()
 
 

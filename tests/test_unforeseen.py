@@ -167,10 +167,10 @@ def test_the_log_does_not_grow_for_ever(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_what_is_stored_of_a_failed_run_is_masked(home: Path) -> None:
-    failure = worker._failure(KeyError(SECRET), is_own=False)
-    assert "s3cr" not in failure.sentence + (failure.log or "")
     store = Store(f"sqlite:///{home / 'runs.db'}")
     run = store.get(store.create(replay.a_spec()))
+    failure = worker._failure(KeyError(SECRET), run)
+    assert "s3cr" not in failure.sentence + (failure.log or "")
     log_file(run.id).parent.mkdir()
     log_file(run.id).write_text(f"the last line: {SECRET}")
     assert executor._end_of_log(run).startswith("the last line: failed at postgresql://someone:***@")
@@ -178,7 +178,9 @@ def test_what_is_stored_of_a_failed_run_is_masked(home: Path) -> None:
 
 def test_a_failed_run_on_own_data_quotes_nothing(home: Path) -> None:
     """Two neighbours get the same sentence, up to its number; what was raised is in the owner's log."""
-    failures = [worker._failure(ValueError(f"could not read {row!r}"), is_own=True) for row in ("Ada, 36", "Eve, 41")]
+    spec, store = replay.a_spec(), Store(f"sqlite:///{home / 'runs.db'}")
+    run = store.get(store.create(replace(spec, data=replace(spec.data, dataset="own:people"))))
+    failures = [worker._failure(ValueError(f"could not read {row!r}"), run) for row in ("Ada, 36", "Eve, 41")]
     assert [(one.kind, one.log) for one in failures] == [("internal", "")] * 2
     assert all(SENTENCE.fullmatch(one.sentence) for one in failures)
     assert "Ada, 36" in unforeseen.log_file().read_text()

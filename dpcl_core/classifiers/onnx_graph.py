@@ -31,7 +31,7 @@ def of_folder(folder: Path, epsilon: float | None = None, seed: int | None = Non
     axes = bundled.load(facts["network"], facts["axes"]) if "axes" in facts else None
     along = None if axes is None else axes.first(facts["n_inputs"])
     is_embedding = "rows" in facts and table_features.read_encoding(str(facts["rows"])).is_embedding
-    return graph(found.rule, found.steps, labels, along, about=found.statement, is_scaled=is_embedding)
+    return graph(found.step.rule, found.steps, labels, along, about=found.model.statement, is_scaled=is_embedding)
 
 
 def graph(

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from dpcl_core.backbones import bundled, extractor, pixels
 from dpcl_core.backbones import catalog as backbones
 from dpcl_core.classifiers import folder as folders
-from dpcl_core.classifiers import written
 from dpcl_core.data import copying, dataset, sheets, table_features
 from dpcl_core.data.card import AXES, PICTURES, SAMPLES
 from dpcl_core.data.dataset import AS_READ, Content, Images, Vectors
@@ -54,9 +53,8 @@ class Asked:
 
 
 def read_examples(
-    path: Path, shape: tuple[int, int, int] | None, *, tagged: bool = False, encoding: RowEncoding | None = None,
-    texts: str = TEXT,
-) -> Asked:  # fmt: skip
+    path: Path, shape: tuple[int, int, int] | None, *, tagged: bool, encoding: RowEncoding | None, texts: str
+) -> Asked:
     """The examples of a file or folder. `shape`: of the pictures that the classifier was made from, None for any.
 
     `tagged`: a text is read as words, each an example. `encoding`: how a table's rows were read. `texts`: the column
@@ -111,7 +109,7 @@ def _table(path: Path, encoding: RowEncoding | None, texts: str, *, tagged: bool
     names = list(table.columns)
     if not 1 <= len(table) <= _MOST:
         raise BadInput(FIELD, path.name, f"holds {len(table)} rows; 1 to {_MOST:,} are read")
-    lacking = [] if encoding is None else encoding.lacking(names)
+    lacking = [] if encoding is None else [name for name in encoding.names if name not in names]
     if encoding is not None and (len(lacking) < len(encoding.names) or len(names) != sum(encoding.widths)):
         if lacking:
             learned = f"the columns that the classifier learned from, {sheets.first_names(encoding.names)}"
@@ -227,10 +225,10 @@ def predicted(
     encoding = table_features.read_encoding(facts["rows"]) if "rows" in facts else None  # of other data: None
     texts = facts.get("text_column", TEXT)
     given = read_examples(asked, pictures, tagged=bool(facts["is_tagged"]), encoding=encoding, texts=texts)
-    warnings = () if found.is_protected else (f"epsilon {found.cell.epsilon:g}: {written.UNPROTECTED}",)
+    warnings = () if found.model.protected else (f"epsilon {found.model.epsilon:g}: {folders.UNPROTECTED}",)
     values, more = _values(found, given, encoding, device)
     steps = [*found.steps[:-1], replace(found.steps[-1], competing=competing, task=None if task is None else task - 1)]
-    scores = rule(found.rule)(steps, values)
+    scores = rule(found.step.rule)(steps, values)
     has_label = np.isfinite(scores).any(axis=1)
     chosen = np.where(has_label, scores.argmax(axis=1), -1) if len(competing) else np.full(len(scores), -1)
     if isinstance(given.content, Sentences):
@@ -244,7 +242,7 @@ def predicted(
 
 def _competing(found: folders.Loaded, task: int | None) -> tuple[str, ...]:
     """The classes that compete: all so far, or those of the examples' own task."""
-    last, known = found.steps[-1], len(found.by_task)
+    last, known = found.steps[-1], len(found.step.by_task)
     if task is None:
         if "task_names" in last.facts:  # a language model is asked in the words of a task
             offered = ", ".join(f"{place} ({name})" for place, name in enumerate(last.facts["task_names"], start=1))
@@ -254,7 +252,7 @@ def _competing(found: folders.Loaded, task: int | None) -> tuple[str, ...]:
         raise BadInput("--task", task, "must be left out: this classifier needs no task")
     if not 1 <= task <= known:
         raise BadInput("--task", task, f"must lie between 1 and {known}, the tasks that it has learned")
-    return found.by_task[task - 1]
+    return found.step.by_task[task - 1]
 
 
 def _values(

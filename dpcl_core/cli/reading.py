@@ -222,13 +222,13 @@ def predict(options: argparse.Namespace) -> int:
     found = predicted(Path(options.folder), Path(options.input), device=options.device or "cpu", **asked)
     for line in found.warnings:
         say(f"warning: {line}")
-    made_by, cell = found.classifier, found.classifier.cell
+    model, task = found.classifier.model, found.classifier.step.task
     if options.json:
         predictions = [one.document() for one in found.predictions]
-        place = {"epsilon": plain_number(cell.epsilon), "seed": cell.seed, "after_task": made_by.task}
-        put_json({**place, "protected": made_by.is_protected, "warnings": found.warnings, "predictions": predictions})
+        place = {"epsilon": plain_number(model.epsilon), "seed": model.seed, "after_task": task}
+        put_json({**place, "protected": model.protected, "warnings": found.warnings, "predictions": predictions})
         return 0
-    say(f"epsilon {cell.epsilon:g}, seed {cell.seed}, after task {made_by.task}")
+    say(f"epsilon {model.epsilon:g}, seed {model.seed}, after task {task}")
     for one in found.predictions:
         put(f"{one_line(one.name)}  {one_line(one.label) if one.label is not None else '(no class was released)'}")
     return 0
@@ -311,7 +311,7 @@ def _check_can_listen(address: str, port: int) -> None:
 def flower(options: argparse.Namespace) -> int:
     """Writes the parts of a run, or carries out the part whose folder is given: the server's, or a client's."""
     from dpcl_core.export import result_document, result_text
-    from dpcl_core.flower import participant, processes
+    from dpcl_core.flower import participant
     from dpcl_core.results import Result
 
     if options.to is not None:
@@ -321,10 +321,10 @@ def flower(options: argparse.Namespace) -> int:
     folder = Path(options.spec or ".").resolve()
     part = participant.read_part(folder)
     if part.number is not None:
-        processes.join(folder, options.address)
+        participant.join(folder, options.address)
         put_result(options, {"client": part.number, "status": "finished"}, f"client {part.number}: the server has ended")
         return 0
-    events = processes.serve(part, folder, options.address)
+    events = participant.serve(part, folder, options.address)
     has_result = any(isinstance(event, CellFinished) for event in events)  # else Flower has said why
     status, text = ("finished", result_text(Result(None, "", part.spec, events))) if has_result else ("failed", "")
     put_result(options, result_document(folder.parent.name, status, part.spec, events), text)

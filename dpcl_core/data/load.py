@@ -22,7 +22,7 @@ from dpcl_core.data.dataset import Content, Dataset, Images, Source, Split, Wind
 from dpcl_core.data.outline import Outline, Part, outline
 from dpcl_core.data.rows import digits
 from dpcl_core.data.texts import Canary, Sentences, Texts
-from dpcl_core.errors import BadInput, DataMissing
+from dpcl_core.errors import BadInput
 from dpcl_core.spec import DataSpec
 
 # The labels of a dataset without its images, for previews of streams, in the numbering that `load` uses.
@@ -111,14 +111,10 @@ def load_dataset(data: DataSpec, *, undeclared: bool = False) -> Dataset:
     card = catalog.card(data.dataset)
     members = catalog.members(card)
     full = []
-    for member in members:
-        try:
-            files.find(member)
-        except DataMissing:
-            if member.hub is None:
-                raise
+    for member, here in zip(members, catalog.outlines(card), strict=True):
+        if here is None:
             files.fetch(member)
-        full.append(outline(member))
+        full.append(here or outline(member))
     thinned = [(one.opened() if undeclared else one).thinned(Caps.of(data)) for one in full]
     named = join_members(card, thinned, keyed=True)
     parts = []

@@ -231,10 +231,6 @@ class RowEncoding:
         """The columns that it reads."""
         return tuple(feature.name for feature in self.features)
 
-    def lacking(self, names: Sequence[str]) -> list[str]:
-        """The columns that a file with these ones lacks."""
-        return [name for name in self.names if name not in names]
-
     def values(self, table: Table, shown: str) -> NDArray[np.float32]:
         """The values float32 [n, sum of widths] of a table's rows, in [-1, 1]; a missing column counts as missing values.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -60,7 +59,7 @@ class Studies:
         """Puts a tuning at the end of its device's queue and gives its id. Raises BadInput for a bad device."""
         with self.store.writing() as connection:
             study_id = self._enqueue(connection, tune, tune.n_trials, device)
-            connection.execute(insert(studies).values(id=study_id, settings=json.loads(tune.model_dump_json())))
+            connection.execute(insert(studies).values(id=study_id, settings=tune.jsonable()))
             connection.execute(insert(turns).values(run_id=study_id, study_id=study_id))
         return study_id
 

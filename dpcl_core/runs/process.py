@@ -154,9 +154,8 @@ def worker_environment(url: str, device: str) -> Mapping[str, str]:
 
 
 def spawn(
-    command: Sequence[str], url: str, device: str, *, stdin: int = subprocess.DEVNULL, stdout: int | IO[bytes],
-    stderr: int = subprocess.STDOUT,
-) -> subprocess.Popen[bytes]:  # fmt: skip
+    command: Sequence[str], url: str, device: str, *, stdin: int, stdout: int | IO[bytes], stderr: int = subprocess.STDOUT
+) -> subprocess.Popen[bytes]:
     """Starts a worker of the store at this address for a run on this device. Raises OSError where the system cannot.
 
     In a session of its own: a closed terminal or a stopped app ends no run.

@@ -1,7 +1,7 @@
 """Runs that survive their process: checkpoints in the store, and the way back into the queue.
 
 A run may be resumed where its process died, where it was stopped, and where the store failed; not where it failed by itself:
-that, too, can depend on private data, and another try would ask them again. See `dpcl_core.checkpoints` for the argument.
+that, too, can depend on private data, and another try would ask them again. See `methods.common.state` for the argument.
 """
 
 import json
@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import cast
 
 from safetensors import SafetensorError, deserialize
-from sqlalchemy import ColumnElement, Connection, Row, Text, and_, delete, func, insert, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Row, Select, Text, and_, delete, func, insert, or_, select, update
 from sqlalchemy import cast as cast_in_store
 
 from dpcl_core import paths
-from dpcl_core.checkpoints import Checkpoint, are_from_the_first_on
 from dpcl_core.errors import BadInput, StoreRefused, StoreTrouble, StoreUnusable, instead_of
 from dpcl_core.events import CellFinished, Classifier, Event, JsonValue, Progress, Started, from_json, to_json
+from dpcl_core.methods.common.state import Checkpoint, are_from_the_first_on
 from dpcl_core.runs import charges, database, process, queue, run, tables
 from dpcl_core.runs.process import Patience
 from dpcl_core.runs.store import Store
@@ -62,12 +62,8 @@ class Stored:
         Raises StoreUnusable where one is damaged, as `_whole` does, and where the store is behind what has left already.
         """
         left = self.patience.outlast(lambda: n_tasks(self.run_id))
-
-        def saved() -> Sequence[_Row]:
-            with self.store.reading() as connection:
-                return _rows(connection, checkpoints.c.run_id == self.run_id, checkpoints.c.learner == group)
-
-        kept = [_whole(row) for row in self.patience.outlast(saved)]
+        saved = _saved(checkpoints.c.run_id == self.run_id, checkpoints.c.learner == group)
+        kept = [_whole(row) for row in self.patience.outlast(lambda: self.store.rows(saved))]
         n = kept[-1].task + 1 if kept else 0
         if n < left.get(group, 0):
             raise StoreUnusable(_UNKNOWN)
@@ -107,9 +103,7 @@ def check_known(store: Store, run_id: str, patience: Patience) -> None:
         raise StoreUnusable(_UNKNOWN)
 
 
-def carried_on(
-    store: Store, run_id: str, stream: Iterable[Event], patience: Patience = Patience()  # noqa: B008 (nothing changes it)
-) -> Iterator[Event]:
+def carried_on(store: Store, run_id: str, stream: Iterable[Event], patience: Patience) -> Iterator[Event]:
     """The events of a run that goes on, without those that are stored already; marks it as running when it has started.
 
     Outlasts a store that is away, then raises StoreTrouble.
@@ -210,7 +204,7 @@ def _why_not(connection: Connection, run_id: str) -> str | None:
     of_run, whole_id, groups = _checkpoints_of(connection, run_id)
     try:
         left = n_tasks(whole_id)  # read first, as in `check_known`
-        saved = [_whole(row) for row in _rows(connection, of_run)]
+        saved = [_whole(row) for row in connection.execute(_saved(of_run))]
     except StoreTrouble as damaged:
         return str(damaged)
     by_group = {group: list(of_group) for group, of_group in groupby(saved, lambda checkpoint: checkpoint.group)}
@@ -249,12 +243,12 @@ def _digest(*parts: object) -> str:
     return found.hexdigest()[:32]
 
 
-def _rows(connection: Connection, *of: ColumnElement[bool]) -> Sequence[_Row]:
+def _saved(*of: ColumnElement[bool]) -> Select[int, int, str, str | None, bytes | None, str]:
     """Checkpoints as they lie in the store, in order of group and task; events as text, which may be damaged."""
     said = cast_in_store(checkpoints.c.events, Text).label("events")
     state = (checkpoints.c.document, checkpoints.c.arrays, checkpoints.c.digest)
     query = select(checkpoints.c.learner, checkpoints.c.task, said, *state)
-    return connection.execute(query.where(*of).order_by(checkpoints.c.learner, checkpoints.c.task)).all()
+    return query.where(*of).order_by(checkpoints.c.learner, checkpoints.c.task)
 
 
 def _whole(row: _Row) -> Checkpoint:

@@ -4,7 +4,7 @@ Each part is a run in the queue: any machine that looks after the store's queue 
 groups as those of the whole run, and stores nothing else. The run's own process begins it, puts its parts into the queue,
 and passes on what is saved, group by group: so the whole run's events, ledgers and document are those of the unsplit run.
 
-A part that loses its process or its machine is tried again after its last checkpoint; see `dpcl_core.checkpoints` for why
+A part that loses its process or its machine is tried again after its last checkpoint; see `methods.common.state` for why
 that draws no noise twice for one release.
 """
 
@@ -13,15 +13,15 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 from sqlalchemy import Row, Text, cast, func, insert, select, update
 
-from dpcl_core.checkpoints import Checkpoint, is_public
 from dpcl_core.errors import BadInput
 from dpcl_core.events import Event, Progress
+from dpcl_core.methods.common.state import Checkpoint, is_public
 from dpcl_core.runs import resumption, run, tables
 from dpcl_core.runs.executor import Supervisor
 from dpcl_core.runs.process import Patience, Process
@@ -60,14 +60,13 @@ def parts_of(store: Store, run_id: str) -> Sequence[Row[*tuple[Any, ...]]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class Part(resumption.Stored):
     """What the process of one part carries out, and the checkpoints that it saves; a `Keep` and a `Division`.
 
     Only progress leaves it otherwise: all else comes out of the run's own process, from the checkpoints.
     """
 
-    stored: resumption.Stored
-    groups: frozenset[int]
+    groups: frozenset[int] = frozenset()
     _public: list[Event] = field(default_factory=list)  # of the task under way, which leave before its checkpoint
 
     def begin(self, n_groups: int, n_tasks: int) -> None:
@@ -81,19 +80,16 @@ class Part:
                 elif is_public(event):
                     self._public.append(event)
 
-    def of(self, group: int) -> Sequence[Checkpoint]:
-        return self.stored.of(group)
-
     def save(self, checkpoint: Checkpoint) -> None:
-        said = (*self._public, *checkpoint.events)
+        whole = replace(checkpoint, events=(*self._public, *checkpoint.events))
         self._public.clear()
-        self.stored.save(Checkpoint(checkpoint.group, checkpoint.task, said, checkpoint.document, checkpoint.arrays))
+        resumption.Stored.save(self, whole)
 
 
 def part_of(store: Store, run_id: str, patience: Patience) -> Part | None:
     """The part of a run that this run of the queue is; None for any other."""
     found = store.rows(select(shards).where(shards.c.id == run_id))
-    return Part(resumption.Stored(store, found[0].run_id, patience, run_id), frozenset(found[0].groups)) if found else None
+    return Part(store, found[0].run_id, patience, run_id, frozenset(found[0].groups)) if found else None
 
 
 @dataclass(slots=True)

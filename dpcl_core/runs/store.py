@@ -12,7 +12,7 @@ import shutil
 import sqlite3
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from copy import copy
 from pathlib import Path
 from typing import Any, Self, TypeVar, cast, get_args
@@ -206,7 +206,7 @@ class Store:
         checked_id(run_id)
         if new_events:
             durable = not all(isinstance(event, Progress) for event in new_events)
-            with self._changing(run_id, by, durable=durable) as connection:
+            with self.holding(run_id, by, durable=durable) as connection:
                 tables.append(connection, run_id, new_events, first)
 
     def classifiers(self, run_id: str) -> list[Classifier]:
@@ -342,7 +342,7 @@ class Store:
 
     def begin(self, run_id: str, *, by: Process | None = None) -> bool:
         """From starting to running: the data are loaded and the first task begins. `by`: as for `append`."""
-        with self._changing(run_id, by) as connection:
+        with self.holding(run_id, by) as connection:
             return connection.execute(transition(run_id, ("starting",)).values(status="running")).rowcount == 1
 
     def heartbeat(self, run_id: str, by: Process) -> Status:
@@ -367,7 +367,7 @@ class Store:
 
         Raises BadInput for a run that `by` no longer carries out; one that has ended is still its own.
         """
-        with self._changing(run_id, by, *get_args(End)) as connection:
+        with self.holding(run_id, by, *get_args(End)) as connection:
             is_ended = connection.execute(run.end_update(run_id, status, failure)).rowcount == 1
             if is_ended and (status == "finished" or (failure is not None and failure.kind not in RESUMABLE)):
                 run.forget(connection, run_id)
@@ -437,8 +437,8 @@ class Store:
             database.check_in_place(self._reads, self._file)  # after the commit: one before it could be overtaken
 
     @contextmanager
-    def holding(self, run_id: str, by: Process, *also: Status, durable: bool = True) -> Iterator[Connection]:
-        """A write transaction of the process that carries out a run: until it is over, no other can take the run.
+    def holding(self, run_id: str, by: Process | None, *also: Status, durable: bool = True) -> Iterator[Connection]:
+        """A write transaction of the process that carries out a run (None: of any): until it is over, no other can take it.
 
         Raises BadInput where the run was given up, or taken by another process, because this one was thought dead: what it
         learned must not leave it, as the other learns the same. A run that is deleted for good is nobody's: its results must
@@ -447,17 +447,12 @@ class Store:
         columns = (runs.c.machine, runs.c.pid, runs.c.ticks, runs.c.status, runs.c.emptied)
         asked = select(*columns).where(runs.c.id == checked_id(run_id)).with_for_update()
         with self.writing(durable=durable) as connection:
-            row = connection.execute(asked).one_or_none()
-            if row is None:
+            row = None if by is None else connection.execute(asked).one_or_none()
+            if by is not None and row is None:
                 raise no_such_run(run_id)
-            if row.emptied is not None or row.status not in (*ACTIVE, *also) or Process(*row[:3]) != by:
+            if row and (row.emptied is not None or row.status not in (*ACTIVE, *also) or Process(*row[:3]) != by):
                 raise BadInput("run", run_id, _TAKEN)
             yield connection
-
-    def _changing(
-        self, run_id: str, by: Process | None, *also: Status, durable: bool = True
-    ) -> AbstractContextManager[Connection]:
-        return self.writing(durable=durable) if by is None else self.holding(run_id, by, *also, durable=durable)
 
     @contextmanager
     def _troubles(self) -> Iterator[None]:

@@ -22,9 +22,9 @@ from types import TracebackType
 from typing import get_args
 
 from dpcl_core import unforeseen
-from dpcl_core.checkpoints import Division, Keep
 from dpcl_core.errors import BadInput, StoreTrouble, failure_kind
 from dpcl_core.events import Classifier, Event, Progress, Started
+from dpcl_core.methods.common.state import Division, Keep
 from dpcl_core.runs import administration, audits, executor, process, resumption, shards, tables
 from dpcl_core.runs.audits import Engine
 from dpcl_core.runs.executor import FREE_SECONDS, WORKER, LocalExecutor, Supervisor
@@ -199,11 +199,7 @@ def carry_out(
         return _follow(store, run_id, on_event, patience)
     runner = executor if executor is not None else LocalExecutor(store)
     device = process.bare(run.runs_on or run.device)
-
-    def failed_as(error: BaseException) -> Failure:  # settings that cannot be read are an error of their own
-        return _failure(error, is_own=failure_kind(error) == "internal" and run.spec.data.dataset.startswith("own:"))
-
-    recorder = Recorder(store, run_id, failed_as=failed_as, on_cut_off=runner.schedule, patience=patience)
+    recorder = Recorder(store, run, on_cut_off=runner.schedule, patience=patience)
     end: End = "finished"
     failure: Failure | None = None
     of_caller: Exception | None = None
@@ -225,7 +221,7 @@ def carry_out(
     except KeyboardInterrupt:
         end = "cancelled"
     except BaseException as error:  # also SystemExit and the like of a library: the run must not stay "running"
-        end, failure = "failed", failed_as(error)
+        end, failure = "failed", _failure(error, run)
     recorder.end(end, failure)
     with suppress(StoreTrouble):
         runner.schedule()
@@ -262,19 +258,15 @@ class Recorder:
     """Writes down a run that this process carries out: `add` its events inside `with`, then `end` it.
 
     What the store has not taken waits in memory. A process that dies meanwhile loses nothing that anybody saw: results leave
-    after their checkpoint, which the store has (`dpcl_core.checkpoints`). Two threads, because a store that is away may hold
+    after their checkpoint, which the store has (`methods.common.state`). Two threads, because a store that is away may hold
     up for minutes whoever asks it: one talks to the store, the other cuts off a step after a stop.
 
-    `failed_as` describes an error as a failure of the run; `on_cut_off` is called before this process is ended in the middle
-    of a step.
+    `on_cut_off` is called before this process is ended in the middle of a step.
     """
 
-    def __init__(
-        self, store: Store, run_id: str, *, failed_as: Callable[[BaseException], Failure], on_cut_off: Callable[[], None],
-        patience: Patience,
-    ) -> None:  # fmt: skip
-        self._store, self._run_id, self._patience = store, run_id, patience
-        self._failed_as, self._on_cut_off = failed_as, on_cut_off
+    def __init__(self, store: Store, run: Run, *, on_cut_off: Callable[[], None], patience: Patience) -> None:
+        self._store, self._run, self._run_id, self._patience = store, run, run.id, patience
+        self._on_cut_off = on_cut_off
         self._lock = threading.Lock()
         self._waiting = list[Event]()  # of no number yet
         self._sent = list[Event]()  # numbered from `_next` on; the store has not confirmed them
@@ -368,19 +360,19 @@ class Recorder:
                 continue
             unforeseen.say(str(self._trouble or "stopped in the middle of a step"))
             try:  # the other thread has sent the events before it
-                failure = None if self._trouble is None else self._failed_as(self._trouble)
+                failure = None if self._trouble is None else _failure(self._trouble, self._run)
                 self._store.end(self._run_id, "cancelled" if failure is None else "failed", failure, by=process.me())
                 self._on_cut_off()
             finally:
                 os._exit(1)
 
 
-def _failure(error: BaseException, *, is_own: bool) -> Failure:
+def _failure(error: BaseException, run: Run) -> Failure:
     """The failure that is stored and shown. Of own data it quotes no error that nobody foresaw: it may quote rows."""
     if isinstance(error, shards.PartFailed):
         return error.failure
     kind = failure_kind(error)
-    if is_own and kind == "internal":
+    if kind == "internal" and run.spec.data.dataset.startswith("own:"):
         return Failure(kind, unforeseen.recorded(error), "")
     message = unforeseen.masked(" ".join(str(error).split())) or type(error).__name__
     sentence = {

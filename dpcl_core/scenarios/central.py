@@ -4,8 +4,9 @@
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,17 +40,7 @@ def n_tasks(settings: ScenarioSpec, n_classes: int, sources: tuple[str, ...] = (
 def open_stream(settings: ScenarioSpec, table: Table, seed: int) -> TaskStream:
     """The tasks of one seed, as the function of their scenario says below. Raises BadInput as `n_tasks` does."""
     n = n_tasks(settings, len(table.classes), tuple(source.name for source in table.sources))
-    match settings:
-        case ClassGroups():
-            return _class_groups(settings, table, seed, n)
-        case SourceIncremental():
-            return _source_by_source(settings, table, seed)
-        case Permuted():
-            return _permuted(settings, table, seed)
-        case Blurry():
-            return _blurry(settings, table, seed)
-    assert isinstance(settings, OneVsRest)
-    return _one_vs_rest(settings, table, seed, n)
+    return next(opened for kind, opened in _OPENED.items() if isinstance(settings, kind))(settings, table, seed, n)
 
 
 _CLASSES = ", the number of classes"
@@ -79,7 +70,7 @@ def _class_groups(settings: ClassGroups, table: Table, seed: int, n: int) -> Tas
     return TaskStream(tuple(tasks), table.classes, recurrence="once")
 
 
-def _source_by_source(settings: SourceIncremental, table: Table, seed: int) -> TaskStream:
+def _source_by_source(settings: SourceIncremental, table: Table, seed: int, _n: int) -> TaskStream:
     """One source in each task: in the given order, or in one drawn for the seed.
 
     As of classes, a record goes to the task of its source. A task's prior is the public list of its source's classes.
@@ -199,7 +190,7 @@ def _n_permuted(settings: Permuted) -> int:
     return settings.tasks
 
 
-def _permuted(settings: Permuted, table: Table, seed: int) -> TaskStream:
+def _permuted(settings: Permuted, table: Table, seed: int, n: int) -> TaskStream:
     """The tasks of one seed: permutation 1, 2, ... of the values, each drawn separately; learned in the given order.
 
     So a stream of fewer tasks is the beginning of a longer one. With a user-given order a task keeps the number of its
@@ -211,9 +202,9 @@ def _permuted(settings: Permuted, table: Table, seed: int) -> TaskStream:
     everything = tuple(range(len(table.classes)))
     part = None  # the task of each example; None where each task has all of them
     if settings.images == "disjoint":
-        part = (table.train.tossed(generator(seed, "images of tasks")) * settings.tasks).astype(np.int64)
+        part = (table.train.tossed(generator(seed, "images of tasks")) * n).astype(np.int64)
     tasks = []
-    for index, number in enumerate(_of_tasks(settings.order, settings.tasks)):
+    for index, number in enumerate(_of_tasks(settings.order, n)):
         columns = None if table.form is None else _columns(settings, table.form, number, seed)
         train = table.train if part is None else table.train.take(np.flatnonzero(part == number))
         permuted, test = (replace(examples, columns=columns) for examples in (train, table.test))  # copies no table
@@ -260,7 +251,7 @@ BLURRY_BY_COIN = (
 )
 
 
-def _blurry(settings: Blurry, table: Table, seed: int) -> TaskStream:
+def _blurry(settings: Blurry, table: Table, seed: int, n: int) -> TaskStream:
     """The tasks of one seed: a share of the classes, the first of the seed's order, stay in one task; the others are blurry.
 
     i-Blurry: the number of disjoint classes is the largest multiple of the number of tasks that `disjoint_percent` allows,
@@ -274,20 +265,20 @@ def _blurry(settings: Blurry, table: Table, seed: int) -> TaskStream:
     """
     n_disjoint = len(table.classes) * settings.disjoint_percent // 100
     if isinstance(settings, IBlurry) and settings.disjoint_percent < 100:
-        n_disjoint -= n_disjoint % settings.tasks
+        n_disjoint -= n_disjoint % n
     cut = _cut(settings, seed)
     order = generator(seed, "class order").permutation(len(table.classes))
     home = np.empty(len(order), dtype=np.int64)  # of each class
     for classes in (order[:n_disjoint], order[n_disjoint:]):  # disjoint, then blurry
-        home[classes] = np.repeat(np.arange(settings.tasks), cut(len(classes)).astype(np.intp))
-    task_of = np.append(home, table.homes(settings.tasks, seed))[table.train.labels]
+        home[classes] = np.repeat(np.arange(n), cut(len(classes)).astype(np.intp))
+    task_of = np.append(home, table.homes(n, seed))[table.train.labels]
     leaves = np.isin(table.train.labels, order[n_disjoint:])
     leaves &= table.train.tossed(generator(seed, "who leaves home")) < settings.blurry_percent / 100
     ends = np.cumsum(cut(_POOL)) / _POOL
     arrives = np.searchsorted(ends, table.train.tossed(generator(seed, "blurry pool")), side="right")
     task_of = np.where(leaves, arrives, task_of)
     tasks = []
-    for index in range(settings.tasks):
+    for index in range(n):
         at_home = np.flatnonzero(home == index)
         train = table.train.take(np.flatnonzero(task_of == index))  # in file order: the place in a task carries nothing
         test = table.test.take(np.flatnonzero(np.isin(table.test.labels, at_home)))
@@ -368,3 +359,9 @@ def against_rest(examples: Examples, label: int, index: int, random: np.random.G
 def _asked(examples: Examples, places: NDArray[np.int64], label: int, index: int) -> Examples:
     """The examples at these places with the task's two labels: 2 index, not of the class, and 2 index + 1."""
     return replace(examples.take(places), labels=2 * index + (examples.labels[places] == label).astype(np.int64))
+
+
+_OPENED: Mapping[type[ScenarioSpec], Callable[[Any, Table, int, int], TaskStream]] = {
+    ClassGroups: _class_groups, SourceIncremental: _source_by_source, Permuted: _permuted, Blurry: _blurry,
+    OneVsRest: _one_vs_rest,
+}  # fmt: skip

@@ -42,7 +42,7 @@ _TEACHING = (
 )
 
 
-def index() -> Page:
+def index() -> Iterator[Page]:
     """What this is, Start's hero, and everything else by headings: questions, lessons, how to install, the papers."""
     hero = _card(HERO, element.hero_document(), "hero", paragraph(element.TEACHING, "small"))
     doors = "".join(
@@ -67,7 +67,7 @@ def index() -> Page:
     )
     body = "".join(f'<section id="{name}"><h2>{title}</h2>{inside}</section>' for name, title, inside in parts)
     lead = f'{paragraph(element.QUESTION, "lead")}{hero}<ul class="doors">{doors}</ul>'
-    return Page(runs.HOME, element.TITLE, _WHAT, lead + body, "Start")
+    yield Page(runs.HOME, element.TITLE, _WHAT, lead + body, "Start")
 
 
 def _card(of: Element, data: object, name: str, below: str = "") -> str:
@@ -75,12 +75,12 @@ def _card(of: Element, data: object, name: str, below: str = "") -> str:
     return f'<div class="card">{of.inline(data, name=name)}{below}</div>'
 
 
-def budget() -> Page:
+def budget() -> Iterator[Page]:
     """The ε slider, with every list of labels and number of tasks that has a table."""
     labels, n_tasks = FIRST
     first = element.drag_document(calculator.digits(labels, n_tasks), START, PANELS)
     body = f"{_card(DRAG, first, 'drag')}{_settings()}{paragraph(_TEACHING, 'small')}{_choices()}"
-    return Page("budget.html", "Privacy budget", "What does ε cost?", body, "Budget")
+    yield Page("budget.html", "Privacy budget", "What does ε cost?", body, "Budget")
 
 
 def _settings() -> str:
@@ -123,10 +123,10 @@ def explored() -> Iterator[Page]:
     yield Page("clients.html", "Matching clients", question, _card(ANCHORS, lists, "clients"), "Clients")
 
 
-def calculators() -> Page:
+def calculators() -> Iterator[Page]:
     """How much noise an ε needs, and what several tasks cost one person."""
     shown = _card(CALCULATOR, calculator.document(), "calculators")
-    return Page("calculators.html", calculator.TITLE, "How much noise does an ε need?", shown, "Calculators")
+    yield Page("calculators.html", calculator.TITLE, "How much noise does an ε need?", shown, "Calculators")
 
 
 def lessons() -> Iterator[Page]:
@@ -221,17 +221,13 @@ def _read(name: str) -> str:
 
 
 # In the menu's order. A function gives a page, or several of which the first is in the menu.
-Makes = Callable[[], Page | Iterable[Page]]
+Makes = Callable[[], Iterable[Page]]
 PAGES: tuple[Makes, ...] = (index, budget, explored, lessons, calculators, runs.pages, runs.published_pages)
 
 
 def pages() -> list[Page]:
     """Every page of the site."""
-    made: list[Page] = []
-    for make in PAGES:
-        one = make()
-        made += [one] if isinstance(one, Page) else one
-    return made
+    return [page for make in PAGES for page in make()]
 
 
 def build(folder: Path, *, live: bool = False) -> list[Path]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -271,7 +270,7 @@ def document(
     return {
         "study_id": study_id,
         "status": status,
-        **json.loads(tune.model_dump_json()),
+        **tune.jsonable(),
         "sizes": asdict(sizes) if sizes is not None else None,
         "trials": [asdict(trial) for trial in trials],
         "best": asdict(best_trial) if best_trial is not None else None,

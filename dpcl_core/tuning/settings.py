@@ -5,16 +5,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from pydantic import Field, SerializeAsAny
-
 from dpcl_core import checks
 from dpcl_core.data import catalog as datasets
-from dpcl_core.documents import Document
 from dpcl_core.errors import BadInput
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.method import of_spec
 from dpcl_core.scenarios.catalog import ClassIncremental, classes_per_task, number_of_tasks
-from dpcl_core.spec import RunSpec, fields_of, validated
+from dpcl_core.spec import RunSpec, Settings, fields_of, parameter, validated
 
 On = Literal["public", "private"]
 
@@ -27,14 +24,14 @@ SHARE = 0.7  # of the tuning data for training; accuracy is measured on the rest
 COMBINED_SHARE = 0.1 / SHARE  # of a task of a combined dataset, so that a tenth of it is used for training
 
 
-
-class TuneSpec(Document):
+@dataclass(frozen=True, kw_only=True)
+class TuneSpec(Settings):
     """One search: the base run (one budget and one seed), the data to tune on, the number of trials."""
 
-    base: SerializeAsAny[RunSpec]
-    on: On = Field("public", description="On another, public dataset, or on the private data themselves.")
-    proxy: str | None = Field(None, description="The public dataset that stands in for the private one.")
-    n_trials: int = Field(20, ge=1, le=500, description="Trainings, each with settings of its own.")
+    base: RunSpec
+    on: On = parameter("public", description="On another, public dataset, or on the private data themselves.")
+    proxy: str | None = parameter(None, description="The public dataset that stands in for the private one.")
+    n_trials: int = parameter(20, ge=1, le=500, description="Trainings, each with settings of its own.")
 
     @property
     def epsilon(self) -> float:

@@ -13,7 +13,7 @@ import streamlit as st
 
 from dpcl_core import apart, checks, export, paths, presets
 from dpcl_core.backbones import catalog as backbones
-from dpcl_core.classifiers import written as released
+from dpcl_core.classifiers import folder as released
 from dpcl_core.data import catalog as datasets
 from dpcl_core.data import intake, own, schema, table_features
 from dpcl_core.data.card import PICTURES

@@ -19,7 +19,7 @@ from dpcl_core.checks import ResolvedRun
 from dpcl_core.engine import Opened
 from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished, Classifier, Event, JsonValue, Note, Progress, TaskLearned, to_json
-from dpcl_core.flower import exchange, participant, processes
+from dpcl_core.flower import exchange, participant
 from dpcl_core.flower.exchange import Record
 from dpcl_core.learning import Group
 from dpcl_core.methods import catalog as methods
@@ -289,7 +289,7 @@ def test_in_a_release_each_question_is_answered_once_and_noise_is_fresh(method: 
     first, _ = carried_out(folders, over)
     (folders[0] / participant.EVENTS).write_text("the run's", encoding="utf-8")
     with pytest.raises(BadInput, match="must be new: its clients have answered a run, which spent their budget"):
-        processes.serve(participant.read_part(folders[0]), folders[0], "127.0.0.1:9093")
+        participant.serve(participant.read_part(folders[0]), folders[0], "127.0.0.1:9093")
     for node, record in over.asked:  # and a server that goes on all the same gets nothing from them
         if record["kind"] == "question":
             refuses("must be new: it was answered before", exchange.reply, over.folders[node], record)
@@ -402,13 +402,13 @@ def test_an_address_is_on_this_computer(address: str, tmp_path: Path) -> None:
     """Nothing is encrypted, so nothing may go further; the sentence says what does go further."""
     server, client, *_ = parts(asked("label-means"), tmp_path)
     for refused in (
-        refusal_of(processes.serve, participant.read_part(server), server, address),
-        refusal_of(processes.join, client, address),
+        refusal_of(participant.serve, participant.read_part(server), server, address),
+        refusal_of(participant.join, client, address),
     ):
         assert str(refused).startswith(f"--address = {address}: must be 127.0.0.1:PORT, on this computer: for others ")
         assert "Flower's own deployment, with TLS" in str(refused)
     for taken in ("127.0.0.1:9093", "localhost:9093"):
-        assert processes.endpoint(taken)[1] == 9093
+        assert participant.endpoint(taken)[1] == 9093
 
 
 def test_a_second_server_is_refused_its_address(tmp_path: Path) -> None:
@@ -417,7 +417,7 @@ def test_a_second_server_is_refused_its_address(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as first:
         address = f"127.0.0.1:{first.getsockname()[1]}"
         with pytest.raises(BadInput, match="must be free: another server is there"):
-            processes.serve(participant.read_part(folder), folder, address)
+            participant.serve(participant.read_part(folder), folder, address)
 
 
 def test_commands_refuse_in_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

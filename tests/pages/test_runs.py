@@ -13,9 +13,9 @@ from streamlit.testing.v1 import AppTest
 
 from dpcl_core import checks
 from dpcl_core.backbones import catalog as backbones
-from dpcl_core.checkpoints import Checkpoint
 from dpcl_core.events import CellFinished, References
 from dpcl_core.methods import catalog as methods
+from dpcl_core.methods.common.state import Checkpoint
 from dpcl_core.papers import measured
 from dpcl_core.runs import resumption
 from dpcl_core.runs.audits import Audits

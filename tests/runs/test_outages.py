@@ -18,9 +18,9 @@ from sqlalchemy import Connection, event, select
 from sqlalchemy.dialects import postgresql
 
 from dpcl_core import cli
-from dpcl_core.checkpoints import Checkpoint
 from dpcl_core.errors import StoreGone, StoreTrouble, StoreUnknown
 from dpcl_core.events import Classifier, Event, Note, Progress, TaskLearned
+from dpcl_core.methods.common.state import Checkpoint
 from dpcl_core.runs import database, process, resumption, worker
 from dpcl_core.runs.administration import empty_trash, purge
 from dpcl_core.runs.executor import LocalExecutor

@@ -10,9 +10,9 @@ import safetensors.numpy as safetensors
 from sqlalchemy import func, select, update
 
 from dpcl_core import export
-from dpcl_core.checkpoints import Checkpoint
 from dpcl_core.errors import BadInput, StoreTrouble
 from dpcl_core.events import CellFinished, Classifier, Event, Progress, to_json
+from dpcl_core.methods.common.state import Checkpoint
 from dpcl_core.runs import process, resumption, worker
 from dpcl_core.runs.audits import Audits
 from dpcl_core.runs.executor import LocalExecutor

@@ -8,10 +8,10 @@ from itertools import islice
 import pytest
 
 from dpcl_core import export
-from dpcl_core.checkpoints import Checkpoint
 from dpcl_core.errors import BadInput, Diverged
 from dpcl_core.events import Event, to_json
 from dpcl_core.methods import catalog as methods
+from dpcl_core.methods.common.state import Checkpoint
 from dpcl_core.runs import executor, process, resumption, shards, tables, worker
 from dpcl_core.runs.executor import LocalExecutor, Supervisor
 from dpcl_core.runs.process import Patience

@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 
-from dpcl_core.checkpoints import Checkpoint
+from dpcl_core.methods.common.state import Checkpoint
 from dpcl_core.runs import resumption, worker
 
 WORKER = (sys.executable, "-m", "tests.support.dying_worker")

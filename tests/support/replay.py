@@ -9,9 +9,9 @@ from typing import Any
 from sqlalchemy import update
 
 from dpcl_core import checks, metrics
-from dpcl_core.checkpoints import Checkpoint
 from dpcl_core.errors import FailureKind
 from dpcl_core.events import AuditNote, CellFinished, Claim, Event, Guarantee, Note, Progress, Started, TaskLearned
+from dpcl_core.methods.common.state import Checkpoint
 from dpcl_core.runs import process, worker
 from dpcl_core.runs.run import Failure, Status
 from dpcl_core.runs.store import Store

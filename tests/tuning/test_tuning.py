@@ -88,7 +88,7 @@ def test_trials_on_a_stand_in_have_tasks_of_as_many_classes() -> None:
     spec = settings.searched(tune)
     assert spec.data.dataset == "mnist"
     assert asdict(spec.scenario) == {"kind": "class-incremental", "tasks": 1, "classes_per_task": 5}
-    assert settings.searched(tune.model_copy(update={"on": "private"})) == tune.base
+    assert settings.searched(replace(tune, on="private")) == tune.base
     permuted = TuneSpec(base=a_base(scenario={"kind": "permuted", "tasks": 3}), on="public", proxy="mnist")
     assert asdict(settings.searched(permuted).scenario)["classes_per_task"] == 10
 
@@ -217,7 +217,7 @@ def test_draws_keep_table_a2s_ranges_rates_and_norms_even_in_logarithm_batches_e
     trials: list[Trial] = []
     for seed in range(40):
         tune = a_tuning(10)
-        tune = tune.model_copy(update={"base": replace(tune.base, seeds=(seed,))})
+        tune = replace(tune, base=replace(tune.base, seeds=(seed,)))
         trials += trials_of(list(search.search(tune, prepare=preparing())))
     rates, norms = (np.log10([getattr(t, name) for t in trials]) for name in ("learning_rate", "clip_norm"))
     batches = np.array([trial.batch_size for trial in trials])

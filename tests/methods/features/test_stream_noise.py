@@ -12,12 +12,12 @@ from dp_accounting import GaussianDpEvent
 from scipy.linalg import toeplitz
 
 from dpcl_core import checks, engine
-from dpcl_core.checkpoints import Checkpoint
 from dpcl_core.data import catalog as datasets
 from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished, Event, TaskLearned
 from dpcl_core.methods.common import stream_noise
 from dpcl_core.methods.common.method import PublicContext, PublicSizes
+from dpcl_core.methods.common.state import Checkpoint
 from dpcl_core.methods.features import cosine
 from dpcl_core.metrics import mean
 from dpcl_core.privacy import continual, gaussian
