@@ -54,8 +54,7 @@ def page() -> None:
     own_claim = _claim(guarantee) if statement.is_nominal(guarantee) else None
     for claim in CLAIMS:
         given, flag = guarantee if claim is own_claim else None, claim.fields[0].name
-        is_open = bool(view[flag]) or given is not None
-        box = st.expander(claim.title, expanded=is_open, key=view.key(flag), on_change="rerun")
+        box = st.expander(claim.title, expanded=bool(view[flag]) or given is not None, key=view.key(flag), on_change="rerun")
         view.values[flag] = bool(box.open)
         if box.open:  # its inside is drawn only then
             with box:

@@ -69,8 +69,7 @@ def _asked(view: state.View) -> str | None:
         return None if view["question"] is None else str(view["question"])
     papers = catalog.PAPERS.values()
     experiment = next(one for paper in papers for one in paper.experiments if one.name == view["experiment"])
-    size = view["size"] if view["size"] in experiment.sizes else parts_questions.opening_form(experiment)
-    return experiment.preset(size)
+    return experiment.preset(view["size"] if view["size"] in experiment.sizes else parts_questions.opening_form(experiment))
 
 
 def _links(view: state.View, question: questions.Question, name: str) -> None:

@@ -4,7 +4,6 @@ import math
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, partial
 from statistics import fmean
@@ -234,11 +233,9 @@ def _in_words(spec: RunSpec | None) -> tuple[str, str, str, str]:
 
 
 def _data(data: DataSpec) -> str:
-    with suppress(BadInput):
-        # Without the files the title would be that of the full set, though the run may have used only a part.
-        if (facts := datasets.facts_of(data)).is_here:
-            return facts.title
-    return f"{data.dataset} (no longer here)"
+    facts = state.unless_refused(datasets.facts_of, data)
+    # Without the files the title would be that of the full set, though the run may have used only a part.
+    return facts.title if facts is not None and facts.is_here else f"{data.dataset} (no longer here)"
 
 
 def _actions(picked: list[Run], finished: tuple[str, ...]) -> None:
@@ -275,8 +272,7 @@ def _actions(picked: list[Run], finished: tuple[str, ...]) -> None:
                 resume = partial(_do, run_panel.resume, run.id, done=f"{queued}, after its last finished task.")
                 refusal = run_panel.resume_button(run, "runs-resume", resume)
                 again = "Run again" if run.status == "finished" else "Retry"
-                retry = partial(_do, run_panel.retry, run.id, done=f"{queued}.")
-                st.button(again, key="runs-retry", on_click=retry)
+                st.button(again, key="runs-retry", on_click=partial(_do, run_panel.retry, run.id, done=f"{queued}."))
                 run_panel.export(run.id)
             if is_mine:
                 with st.popover("Rename"):

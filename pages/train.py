@@ -32,8 +32,7 @@ def page() -> None:
     layout.link_to_controls(controls, answer, "To the form and Start")
     with controls:
         *row, start = st.columns((1.1, 1.1, 1.1, 0.9, 0.95, 1.15), gap="small", vertical_alignment="bottom")
-        line = st.container(key="form-line", horizontal=True, vertical_alignment="center", gap="small")
-        with line:
+        with st.container(key="form-line", horizontal=True, vertical_alignment="center", gap="small"):
             settings = st.popover("Settings", type="tertiary", key=view.key("settings"))
             origin = st.container(key="from-question", horizontal=True, vertical_alignment="center", gap="small")
         notes = st.container(key="form-notes", gap="small")
@@ -99,8 +98,7 @@ def _own_run(linked: Run | None, spec: RunSpec | None) -> Run | None:
         return None
     store = state.store()
     under_way = next((run for run in store.unfinished() if run.readable_spec == spec), None)
-    finished = Sets(store).finished([spec.digest()]).values()
-    return under_way or next(map(store.get, finished), None)
+    return under_way or next(map(store.get, Sets(store).finished([spec.digest()]).values()), None)
 
 
 def _checked(values: train_form.Values) -> tuple[RunSpec | None, str | None]:
@@ -180,8 +178,7 @@ def _shown(view: state.View, values: train_form.Values, result: Result, run: Run
     left, right = st.columns(run_panel.HALVES, gap="small")
     with right:
         if run is None:
-            with st.container(key="card-status"):
-                st.markdown("**Example**, recorded with these settings.")
+            layout.card("status", "**Example**, recorded with these settings.")
         else:
             first_audit = tuning_panel.first(run)
             run_panel.status_card(run, result, beside=first_audit)
@@ -196,8 +193,7 @@ def _shown(view: state.View, values: train_form.Values, result: Result, run: Run
             run_panel.panel(result, chosen)
             view.values |= {"focus": None if chosen == result.spec.privacy.usual_epsilon else chosen, "rule": result.rule}
         start_box.details(result.spec, values)
-    stream = partial(start_box.stream, None, result.spec)
-    run_panel.figures(result, chosen, live=False, places=(left, right), stream=stream)
+    run_panel.figures(result, chosen, live=False, places=(left, right), stream=partial(start_box.stream, None, result.spec))
 
 
 if __name__ == "__main__":

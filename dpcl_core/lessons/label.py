@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,14 +59,6 @@ class Releases:
     ledger: Ledger
 
 
-class Door(NamedTuple):
-    """Something that an outsider can observe: its value without the person, and with."""
-
-    name: str
-    without: str
-    with_person: str
-
-
 def neighbours(label: int = 9, n_others: int = 0) -> Neighbours:
     """The bundled digits with only the first `n_others` people of one class, and the next one of them as the person."""
     dataset = load.load_dataset(DataSpec(dataset="digits"))
@@ -89,8 +81,8 @@ def _released(pair: Neighbours, has_person: bool, listing: Listing, epsilon: flo
     return Releases(space, sums, ledgers[0])
 
 
-def doors(pair: Neighbours, listing: Listing, epsilon: float) -> tuple[Door, ...]:
-    """Four observable things that depend on the list of labels."""
+def doors(pair: Neighbours, listing: Listing, epsilon: float) -> tuple[tuple[str, str, str], ...]:
+    """Four things that an outsider can observe and that depend on the list of labels: name, without the person, and with."""
     observations: list[dict[str, str]] = []
     for has_person in (False, True):
         noise = _Counting()
@@ -104,7 +96,7 @@ def doors(pair: Neighbours, listing: Listing, epsilon: float) -> tuple[Door, ...
             "work done: numbers of noise drawn": f"{noise.drawn:,}",
         })  # fmt: skip
     without, with_person = observations
-    return tuple(Door(name, without[name], with_person[name]) for name in without)
+    return tuple((name, without[name], with_person[name]) for name in without)
 
 
 class _Counting(ReleaseNoise):

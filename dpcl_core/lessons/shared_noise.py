@@ -8,7 +8,7 @@ has one of the pictures uses `attacks.shared_noise_games.difference`.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Literal
 
 import numpy as np
@@ -72,25 +72,10 @@ class Recovery:
     rms_error: float
 
 
-@dataclass(frozen=True, slots=True)
-class Accuracies:
-    """Test accuracy (in [0, 1]) of one learner under one noise scale.
-
-    `shared`: one noise on all pictures and one on all hidden units, before a ReLU; `shared_clipped`: the same before a
-    clip to [-1, 1] with nothing added behind it; `independent`: fresh noise for every picture, before a ReLU.
-    """
-
-    shared: float
-    shared_clipped: float
-    independent: float
-
-
-def pictures(dataset: str = "digits", train_per_class: int | None = None, test_per_class: int | None = None) -> Pictures:
-    """A dataset of square grey pictures; by default all bundled digits.
-
-    Raises DataMissing where its files are not on this computer.
-    """
-    loaded = load.load_dataset(DataSpec(dataset=dataset, train_per_class=train_per_class, test_per_class=test_per_class))
+@cache
+def pictures() -> Pictures:
+    """The bundled digits as training and test pictures."""
+    loaded = load.load_dataset(DataSpec(dataset="digits"))
     train, test = loaded.train, loaded.test
     inputs, tested = (2 * pixels.pixel_rows(part.images).astype(np.float64) - 1 for part in (train, test))
     return Pictures(loaded.title, loaded.classes, inputs, train.labels, tested, test.labels, np.unique(tested))
@@ -123,8 +108,11 @@ def recognised(attempted: NDArray[np.float64], clean: NDArray[np.float64], rows:
     return float((nearest == np.asarray(rows)).mean())
 
 
-def accuracies(data: Pictures, scale: float, *, noise: Noise | None = None) -> Accuracies:
-    """Test accuracy of a learner on pictures with noise of this scale on pixels and twice that on hidden units.
+def accuracies(data: Pictures, scale: float, *, noise: Noise | None = None) -> tuple[float, float, float]:
+    """Test accuracies (in [0, 1]) of a learner on pictures with noise of this scale on pixels, twice that on hidden units.
+
+    The first: one noise on all pictures and one on all hidden units, before a ReLU; the second: the same before a clip to
+    [-1, 1] with nothing added behind it; the third: fresh noise for every picture, before a ReLU.
 
     Random filters, a nonlinearity, and a ridge read-out that is fitted on the noisy training pictures and tested on
     noisy test pictures. With shared noise, training and test pictures have the same; the filters are public.
@@ -141,23 +129,22 @@ def accuracies(data: Pictures, scale: float, *, noise: Noise | None = None) -> A
         np.maximum(part + _hidden(scale * noise.laplace(raw.shape), filters) + 2 * scale * noise.laplace(part.shape), 0)
         for raw, part in ((data.train, one), (data.test, two))
     )
-    return Accuracies(shared, clipped, _read_out(data, *fresh))
+    return shared, clipped, _read_out(data, *fresh)
 
 
-def play(data: Pictures, scale: float, sharing: Sharing, n: int, *, noise: Noise | None = None) -> Duel:
+def play(data: Pictures, scale: float, sharing: Sharing, n: int) -> Duel:
     """n releases of noisy pictures in which she brought one picture, and n in which she brought another.
 
     The attacker has both pictures and one more person's, and sees the noisy pictures. Shared: he subtracts the noise, and
     one of the two pictures fits exactly. Independent: he uses the likelihood ratio of her own row, the best possible test.
     """
-    noise = noise if noise is not None else ReleaseNoise()
     known, first, second = data.train[data.one_of_each()[:3]]
     sides = []
     for hers in (first, second):
         evidence = []
         for start in range(0, n, _BLOCK):
             size = min(_BLOCK, n - start)
-            drawn = scale * noise.laplace((size, (1 if sharing == "shared" else 2), len(hers)))
+            drawn = scale * ReleaseNoise().laplace((size, (1 if sharing == "shared" else 2), len(hers)))
             noisy_known, noisy_hers = known + drawn[:, 0], hers + drawn[:, -1]
             if sharing == "shared":
                 denoised = noisy_hers - (noisy_known - known)
@@ -180,8 +167,7 @@ def claimed_epsilon(data: Pictures, scale: float) -> float:
     The scale is Δ_R/(ε1 λ) and γ_x = Δ_R/λ, so the term is 1/scale, whatever Δ_R, the batch λ and the rest of the budget.
     """
     sizes = claim.sizes(Form((data.side, data.side, 1), -1.0, 1.0), len(data.classes))
-    delta_r = sizes.delta_r("literal")
-    return claim.Plan(sizes, "literal", _BATCH, delta_r / (scale * _BATCH), 1.0).terms(1.0)["ε1/γ_x"]
+    return claim.Plan(sizes, "literal", _BATCH, sizes.delta_r("literal") / (scale * _BATCH), 1.0).terms(1.0)["ε1/γ_x"]
 
 
 def _filters(side: int) -> NDArray[np.float64]:

@@ -142,8 +142,7 @@ def choose(view: state.View) -> Setup:
     setup = Setup(**{**linked, "side": side, "kind": kind, "length": length, "draw": draw})
     if setup.is_played:
         lists = matching.read_vectors(length)
-        noise = _nearest(view, "noise", lists["noises"])
-        return replace(setup, m=int(_nearest(view, "m", lists["counts"])), noise=noise)
+        return replace(setup, m=int(_nearest(view, "m", lists["counts"])), noise=_nearest(view, "noise", lists["noises"]))
     with dials:
         matcher = fields.select(view, "matcher", "Matcher", MATCHERS)
         m = slide(view, "m", "Anchors m", COUNTS, "Public digits at which the density of every entry is evaluated.")
@@ -152,8 +151,7 @@ def choose(view: state.View) -> Setup:
             about = "Its std on every coordinate; groups are about 0.4 apart."
             return replace(setup, noise=slide(view, "noise", "Noise on the lists", LEVELS, about))
         budget = slide(view, "budget", "ε of all four rounds", BUDGETS)
-        before = "0: groups of public digits only, before the first release."
-        number = int(slide(view, "round", "Round", ROUNDS, before))
+        number = int(slide(view, "round", "Round", ROUNDS, "0: groups of public digits only, before the first release."))
         return replace(setup, budget=budget, round=number, clients=int(slide(view, "clients", "Clients", CLIENTS)))
 
 

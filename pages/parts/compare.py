@@ -46,8 +46,7 @@ def page(codec: link.Codec) -> None:
     start, missing = _initial_runs(view, runs, stored)
     place = layout.heading("Runs", "Which is better, and is it real?", notices=[*view.read.notices, *missing])
     if not runs:
-        with st.container(key="card-empty"):
-            st.markdown(_NOTHING_YET)
+        with layout.card("empty", _NOTHING_YET):
             st.page_link("pages/train.py", label="Start a run")
         example = state.example()
         run_panel.statement(example, example.spec.privacy.usual_epsilon, is_over=True)
@@ -115,8 +114,7 @@ def _offered(view: state.View, runs: dict[str, Run]) -> list[str]:
 def _listed(text: str = "") -> dict[str, Run]:
     """The finished runs that a search finds, as many as a page lists, in the list's order."""
     store = state.store()
-    only = fields.wanted(text, store)
-    return {run.id: run for run in store.list_runs(fields.LISTED, states=("finished",), only=only)}
+    return {run.id: run for run in store.list_runs(fields.LISTED, states=("finished",), only=fields.wanted(text, store))}
 
 
 def draw(view: state.View, run_ids: Sequence[str]) -> None:
@@ -137,8 +135,7 @@ def draw(view: state.View, run_ids: Sequence[str]) -> None:
         st.warning(unequal)
     shared = sorted(set.intersection(*(set(spec.privacy.epsilons) for spec in specs.values())))
     if (chosen := _budget(view, shared)) is not None:
-        guarantees = [(letter, r.guarantees[chosen]) for letter, r in results.items() if chosen in r.guarantees]
-        pecl_claim.side_by_side(guarantees)
+        pecl_claim.side_by_side([(letter, r.guarantees[chosen]) for letter, r in results.items() if chosen in r.guarantees])
         frames = {letter: result.accuracy[result.accuracy["epsilon"] == chosen] for letter, result in results.items()}
         runs = _runs(results, frames)
         words = {"claimed": ", or ε only claimed", "replay": ", or ε of the replay alone"}

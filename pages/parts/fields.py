@@ -289,8 +289,7 @@ def one_of(title: str, options: Sequence[T], view: state.View, name: str, shown:
     if len(options) == 1:
         view.values.pop(name, None)
         return options[0]
-    key = view.key(f"{name}-{len(options)}")
-    return select(view, name, title, {option: shown(option) for option in options}, key=key)
+    return select(view, name, title, {option: shown(option) for option in options}, key=view.key(f"{name}-{len(options)}"))
 
 
 @st.cache_data(ttl=3, show_spinner=False)
@@ -320,8 +319,7 @@ def release(dropped: UploadedFile) -> None:
     context = get_script_run_ctx()
     manager = None if context is None else context.uploaded_file_mgr
     if context is not None and isinstance(manager, MemoryUploadedFileManager) and isinstance(dropped, UploadedFile):
-        name = UploadedFileRec(dropped.file_id, dropped.name, dropped.type, b"")
-        manager.add_file(context.session_id, name)
+        manager.add_file(context.session_id, UploadedFileRec(dropped.file_id, dropped.name, dropped.type, b""))
         dropped.truncate(0)
 
 

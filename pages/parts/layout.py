@@ -293,8 +293,7 @@ def heading(title: str, question: str, *, notices: Sequence[str] = ()) -> DeltaG
     # this when the first request to a fresh server is a link to a page; after the first `st.navigation` of app.py it does
     # not happen again. A test may run a page file by itself.
     context = get_script_run_ctx()
-    through_app = st.session_state.pop(INSIDE, False)
-    if not through_app and context is not None and context.main_script_path.endswith("app.py"):
+    if not st.session_state.pop(INSIDE, False) and context is not None and context.main_script_path.endswith("app.py"):
         PagesManager.uses_pages_directory = False
         st.rerun()
     st.session_state[_SEEN] = set()  # starts a page: no word is explained yet

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import cast
 
-import numpy as np
 import streamlit as st
 
 from dpcl_core.backbones import catalog as backbones
@@ -181,8 +180,7 @@ def _example(view: state.View) -> Selected:
     texts = modes.texts()
     families = {place: f"{place}. {name}" for place, name in enumerate(texts.sources, start=1)}
     source = fields.select(view, "source", "Family", families)
-    n_texts = len(texts.texts[source - 1])
-    number = _number(view, n_texts, view.key("number"))
+    number = _number(view, modes.N_TEXTS, view.key("number"))
     reader = _reader(view)
     name = f"synthetic text {number} of “{texts.sources[source - 1]}”"
     return _read_by(reader, name, partial(_scored, reader, source - 1, number - 1))
@@ -200,8 +198,7 @@ def _read_by(reader: str, name: str, score: Callable[[], ScoredText]) -> Selecte
         text = score()
     except ReaderEnded as error:
         return Selected(name, why=f"{capital(str(error))}.", is_warning=True)
-    full_name = f"{name}, class “{text.label}”" if text.label else name
-    return Selected(full_name, text, reader=reader)
+    return Selected(f"{name}, class “{text.label}”" if text.label else name, text, reader=reader)
 
 
 def _reader(view: state.View) -> str:
@@ -233,8 +230,7 @@ def _own(view: state.View) -> Selected:
     if len(parts) > 1:
         st.caption(f"{len(written):,} characters are shown in {len(parts)} parts; the model reads each by itself.")
         part = int(st.number_input(f"Part, 1 to {len(parts)}", 1, len(parts), 1, key=f"tokens-part-{len(parts)}"))
-    name = "your text, which you marked as public or made up"
-    return _read_by(reader, name, partial(_scored_own, parts[part - 1]))
+    return _read_by(reader, "your text, which you marked as public or made up", partial(_scored_own, parts[part - 1]))
 
 
 def in_parts(text: str) -> list[str]:
@@ -252,8 +248,7 @@ def _of_run(view: state.View) -> Selected:
     if not (runs := fields.runs(state.where(), cast("str | None", run_of_link), "texts")):
         none = "No run has scored texts yet: train a method for texts on the Train page. The examples need no run."
         return Selected("a run", why=none)
-    run_id = fields.select(view, "run", "Run", runs)
-    result = state.run_result(state.store().get(run_id))
+    result = state.run_result(state.store().get(fields.select(view, "run", "Run", runs)))
     events, name = list(of_kind(result.events, TokensScored)), result.name
     if not events:
         return Selected(name, why=_empty_reason(result), result=result)
@@ -275,8 +270,7 @@ def _of_run(view: state.View) -> Selected:
     if n_texts > 1:
         number = _number(view, n_texts, view.key(f"number-{n_texts}"))
     text = tokens.whole_words(event.texts[number - 1]) if n_texts else None
-    backbone = result.spec.data.backbone
-    why, reader = "" if text is not None else _empty_reason(result), backbone if model == "base" else None
+    why, reader = "" if text is not None else _empty_reason(result), result.spec.data.backbone if model == "base" else None
     return Selected(
         f"text {number} of task {task} of the run “{name}”", text, why, reader=reader if reader in READERS else None,
         result=result, epsilon=epsilon,
@@ -311,8 +305,7 @@ def _scored(reader: str, source: int, number: int) -> ScoredText:
     texts = modes.texts()
     if reader == BUNDLED:
         return texts.text(source, number)
-    rows = texts.texts[source].take(np.array([number]))
-    return token_heat.big().scored(rows, [texts.labels[source][number]], texts.strings)[0]
+    return token_heat.big().scored(*texts.one(source, number), texts.strings)[0]
 
 
 @st.cache_data(max_entries=1, show_spinner=False, scope="session")

@@ -215,9 +215,7 @@ def public(view: state.View, chosen: str, dataset: str, *, is_drawn: bool) -> tu
 
 @st.cache_data(ttl=300, show_spinner=False)
 def _class_names(dataset: str) -> tuple[str, ...]:
-    with suppress(BadInput):
-        return datasets.facts(dataset).classes or ()
-    return ()
+    return state.unless_refused(lambda: datasets.facts(dataset).classes) or ()
 
 
 # The network of a run on the form: which one, at which resolution, and a button that fetches it where it is not here.
@@ -226,7 +224,7 @@ def _class_names(dataset: str) -> tuple[str, ...]:
 def draw(view: state.View, dataset: str) -> dict[str, object]:
     """Draws network, resolution and number of axes, where the network has them, for these data; returns their values."""
     name = _network(view)
-    card = _card(name)
+    card = state.unless_refused(catalog.card, name)  # None: typed and unknown, which the checks report
     values: dict[str, object] = {"backbone": name, "resolution": None, "axes": None}
     if card is None:
         return values
@@ -249,7 +247,7 @@ def draw(view: state.View, dataset: str) -> dict[str, object]:
 def _network(view: state.View) -> str:
     """The chosen network, or one that is on no list, whose name is typed."""
     current = str(view["backbone"])
-    cards = {name: _card(name) for name in [*catalog.names(), current]}
+    cards = {name: state.unless_refused(catalog.card, name) for name in [*catalog.names(), current]}
     titles = {name: name if card is None else card.title for name, card in cards.items()} | {"": "Another …"}
     name = fields.select(
         view, "backbone", fields.TITLES["data.backbone"], titles,
@@ -259,14 +257,7 @@ def _network(view: state.View) -> str:
     if name:
         return name
     key = f"{view.key('backbone')}-name"
-    typed = st.text_input("Its name", key=key, max_chars=100, placeholder="timm:MODEL, st:NAME or hf:NAME")
-    return typed.strip() or current
-
-
-def _card(name: str) -> catalog.BackboneCard | None:
-    with suppress(BadInput):  # typed and unknown: the checks report it
-        return catalog.card(name)
-    return None
+    return st.text_input("Its name", key=key, max_chars=100, placeholder="timm:MODEL, st:NAME or hf:NAME").strip() or current
 
 
 def _pixels(network: str, side: int) -> str:

@@ -11,7 +11,7 @@ import json
 import os
 import threading
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache, wraps
 from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
@@ -244,6 +244,13 @@ def guarded(draw: Callable[P, None]) -> Callable[P, None]:
             st.error(plain(f"{str(error).rstrip('.')}. {_GO_ON}" if goes_on else str(error)))
 
     return drawn
+
+
+def unless_refused(make: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T | None:
+    """What a call gives; None where it is refused."""
+    with suppress(BadInput):
+        return make(*arguments, **named)
+    return None
 
 
 def each_second(draw: Callable[P, None]) -> Callable[P, None]:
