@@ -13,6 +13,7 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import softmax
 
 from dpcl_core import paths
 from dpcl_core.backbones import pixels
@@ -266,10 +267,10 @@ def course(form: params.UnlearningForm, score: float, strength: float) -> Course
     """
     features, targets, weights = _public()
     rows, is_digit = np.arange(len(targets)), targets < _DIGITS
-    p_public = _softmax(features @ weights)[rows, targets]
+    p_public = softmax(features @ weights, axis=1)[rows, targets]
     secret, ordinary = [], []
     for _ in range(_N_STEPS + 1):
-        chances = _softmax(features @ weights)
+        chances = softmax(features @ weights, axis=1)
         of_targets = np.maximum(chances[rows, targets], 1e-300)
         secret.append(float(-np.log(of_targets[is_digit]).mean()))
         ordinary.append(float(-np.log(of_targets[~is_digit]).mean()))
@@ -297,11 +298,6 @@ def _public() -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.float6
     logits[:_LENGTH, :_DIGITS] = logits[_LENGTH:, _DIGITS:] = 4.0
     logits[np.arange(_LENGTH, n), words] += 2.0
     return features, targets, np.asarray(np.linalg.lstsq(features, logits, rcond=None)[0], np.float64)
-
-
-def _softmax(logits: NDArray[np.float64]) -> NDArray[np.float64]:
-    shifted = np.exp(logits - logits.max(axis=1, keepdims=True))
-    return np.asarray(shifted / shifted.sum(axis=1, keepdims=True), np.float64)
 
 
 class ModelResult(Document):

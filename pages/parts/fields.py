@@ -29,11 +29,7 @@ from dpcl_core.spec import Settings, fields_of
 from pages.parts import link, state
 from pages.parts.text import WORDS, capital
 
-Sort = Literal["whole", "number", "choice", "flag", "text", "texts", "wholes"]
-_SORTS: Mapping[tuple[str, str], Sort] = {  # by the kind of a form, and of its items
-    ("integer", ""): "whole", ("number", ""): "number", ("choice", ""): "choice", ("boolean", ""): "flag",
-    ("text", ""): "text", ("list", "text"): "texts", ("list", "integer"): "wholes",
-}  # fmt: skip
+Sort = Literal["integer", "number", "choice", "boolean", "text", "texts", "integers"]  # the kind of a form, or of its items
 _MOST = 10**6
 
 
@@ -55,13 +51,13 @@ class Setting:
         """The codec kind of the setting in a link."""
         ends = ((-link.UNBOUNDED, self.low), (link.UNBOUNDED, self.high))
         kinds: dict[Sort, object] = {
-            "whole": link.Whole(int(self.low or 0), int(self.high if self.high is not None else _MOST)),
+            "integer": link.Whole(int(self.low or 0), int(self.high if self.high is not None else _MOST)),
             "number": link.Number(*(bound if given is None else given for bound, given in ends)),
             "choice": link.Choice(self.options),
-            "flag": link.Flag(),
+            "boolean": link.Flag(),
             "text": link.Text(),
             "texts": link.Many(link.Text(60)),
-            "wholes": link.Many(link.Whole(-_MOST, _MOST), 1000),
+            "integers": link.Many(link.Whole(-_MOST, _MOST), 1000),
         }
         kind = cast("link.Kind[object]", kinds[self.sort])
         return link.Maybe(kind) if self.is_optional else kind
@@ -71,9 +67,9 @@ class Setting:
         match self.sort:
             case "choice":
                 return f"“{option_title(str(value))}”"
-            case "flag":
+            case "boolean":
                 return "on" if value else "off"
-            case "texts" | "wholes":
+            case "texts" | "integers":
                 return ", ".join(map(str, cast("tuple[object, ...]", value)))
             case "number":
                 return f"{value:g}"
@@ -92,15 +88,15 @@ def option_title(option: str) -> str:
 
 
 def _setting(name: str, form: Form, field: Field[Any]) -> Setting:
-    of = form.of[0].kind if form.kind == "list" else ""
-    if (form.kind, of) not in _SORTS:
+    sort = f"{form.of[0].kind}s" if form.kind == "list" else form.kind
+    if sort not in get_args(Sort):
         raise TypeError(f"no widget for the setting {name}: {form}")
     words, said = name.replace("_", " ").capitalize(), field.metadata
     low, high = (
         next((form.bounds[end] for end in ends if end in form.bounds), None) for ends in (("ge", "gt"), ("le", "lt"))
     )
     return Setting(
-        name, said.get("title") or words, said.get("description", ""), _SORTS[form.kind, of], field.default, low, high,
+        name, said.get("title") or words, said.get("description", ""), cast(Sort, sort), field.default, low, high,
         cast("tuple[str, ...]", form.choices), form.optional,
     )  # fmt: skip
 

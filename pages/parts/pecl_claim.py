@@ -59,11 +59,9 @@ def privacy_bar(guarantees: Mapping[float, Guarantee], *, chosen: float | None =
         cells.append(("", "Layer", layer.title))
     html = "".join(_cell(*cell) for cell in cells if any(cell[1:]))
     _bar(html, is_dp=statement.is_private, label=_PROTECTED if statement.is_private else _NOT_DP)
-    if more:
-        box = layout.popover("Full statement", "privacy-bar-more", type="tertiary")
-        if box is not None:
-            parts = (_statement(epsilon_label(budget, standing(one)), one) for budget, one in sorted(guarantees.items()))
-            box.markdown("\n\n---\n\n".join(parts))
+    if more and (box := layout.popover("Full statement", "privacy-bar-more", type="tertiary")) is not None:
+        parts = (_statement(epsilon_label(budget, standing(one)), one) for budget, one in sorted(guarantees.items()))
+        box.markdown("\n\n---\n\n".join(parts))
 
 
 def looks(dataset: str) -> None:

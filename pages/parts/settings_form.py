@@ -113,13 +113,13 @@ def _widgets(view: state.View, prefix: str, owner: str, settings: Sequence[field
 def _widget(setting: fields.Setting, start: object, key: str) -> object:
     title = setting.title
     text = "\n\n".join(filter(None, (setting.help, course.explained(title))))
-    if setting.sort in ("whole", "number"):
-        kind: Callable[[float], Any] = int if setting.sort == "whole" else float
+    if setting.sort in ("integer", "number"):
+        kind: Callable[[float], Any] = int if setting.sort == "integer" else float
         given = (setting.low, setting.high, cast("float | None", start))
         low, high, number = (None if one is None else kind(one) for one in given)
-        looks: dict[str, Any] = {"step": 1} if setting.sort == "whole" else {"format": "%g"}
+        looks: dict[str, Any] = {"step": 1} if setting.sort == "integer" else {"format": "%g"}
         return st.number_input(title, low, high, number, key=key, help=text, placeholder="auto", **looks)
-    if setting.sort == "flag":
+    if setting.sort == "boolean":
         return st.checkbox(title, bool(start), key=key, help=text)
     if setting.sort == "choice":
         titles = {option: fields.option_title(option) for option in setting.options}
@@ -128,7 +128,7 @@ def _widget(setting: fields.Setting, start: object, key: str) -> object:
         names = ", ".join(cast("tuple[str, ...]", start or ()))
         typed = st.text_input(title, names, key=key, help=f"{text} Separated by commas.", max_chars=300)
         return tuple(filter(None, map(str.strip, typed.split(",")))) or (None if setting.is_optional else ())
-    if setting.sort == "wholes":
+    if setting.sort == "integers":
         wholes = " ".join(map(str, cast("tuple[int, ...]", start or ())))
         said = st.text_input(title, wholes, key=key, help=f"{text} Separated by spaces.", max_chars=1000)
         numbers, bad = fields.typed(said, int)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from dpcl_core.events import Event, Progress, Started, TaskLearned
+from dpcl_core.events import Event, Progress, Started, TaskLearned, of_kind
 from dpcl_core.figures.picture import counted, span
 from dpcl_core.methods import catalog as methods
 from dpcl_core.paths import asset_table
@@ -106,7 +106,7 @@ def _sentence(text: str) -> str:
 
 
 def _running(run: Run, events: Sequence[Event], now: float, before: Look | None) -> StatusLine:
-    opened = _started(events)
+    opened = next(of_kind(events, Started), None)
     if opened is None or stage(events) is not None:
         return _preparing(run, events, now, before, "Running", "opening the data")
     fraction = _fraction(run, events)
@@ -152,17 +152,10 @@ def _spent(run: Run, events: Sequence[Event]) -> str:
     return f"largest ε accounted so far {shown_number(max(spent))}" if spent else ""
 
 
-def _started(events: Sequence[Event]) -> Started | None:
-    return next((event for event in events if isinstance(event, Started)), None)
-
-
 def _tasks_done(run: Run, events: Sequence[Event]) -> int:
     """Tasks that every active model has learned; of models trained one after another, the newest group counts."""
-    counts: dict[object, int] = {}
-    for event in events:
-        if isinstance(event, TaskLearned):
-            counts[event.cell] = event.task + 1
-    opened = _started(events)
+    counts = {event.cell: event.task + 1 for event in of_kind(events, TaskLearned)}
+    opened = next(of_kind(events, Started), None)
     if under_way := [count for count in counts.values() if opened is None or count < opened.n_tasks]:
         return min(under_way)
     spec = run.readable_spec
