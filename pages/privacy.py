@@ -211,7 +211,7 @@ def _spent(result: Result, chosen: float) -> pd.DataFrame:
 def _asked(view: state.View, panel: calculators.Panel) -> calculators.Question:
     """Draws a part of the browser's calculators; returns the link's question with what the browser reports."""
     said = {name: str(view[f"in_{name}"]) for name in _GIVEN} | {name: str(view[name]) for name in _CHOSEN}
-    start = calculators.Question(**said, tasks=cast(int, view["tasks"]), task_epsilon=cast(float, view["task_epsilon"]))
+    start = calculators.Question(**said, tasks=view["tasks"], task_epsilon=view["task_epsilon"])
     data, draw = calculators.document(start, (panel,)), figure_card.mounted(CALCULATOR)
     return start.changed(draw(key=view.key(panel), data=data, on_question_change=lambda: None).get("question"))
 

@@ -81,8 +81,7 @@ def page() -> None:
     counts = store.n_listed()
     notices = list(view.read.notices)
     # The runs that the link names, which the list has however many are newer.
-    alone = cast("str | None", view["run"])
-    linked = (*cast("tuple[str, ...]", view["runs"]), *([] if alone is None else [alone]))
+    linked = (*view["runs"], *([] if view["run"] is None else [view["run"]]))
     known = {*(store.listed(linked) if linked else ()), *st.session_state.get("runs-deleted", ())}
     notices += [f"The link asks for run {run_id}, which is not in this store." for run_id in linked if run_id not in known]
     layout.header("Runs", "What ran, and what is running?", is_shared=bool(counts), help_text=HELP, notices=notices)
@@ -120,7 +119,7 @@ def _is_active(counts: Mapping[Status, int]) -> bool:
 
 
 def _controls(view: state.View, counts: Mapping[Status, int]) -> None:
-    start = cast("tuple[Status, ...]", view["status"])
+    start = view["status"]
     kept = (*start, *st.session_state.get(view.key("status"), ()))  # also after the last run of a chosen state has gone
     with st.container(key="runs-controls", horizontal=True, vertical_alignment="bottom", gap="small"):
         picked = st.pills(

@@ -2,7 +2,6 @@
 
 from contextlib import suppress
 from functools import partial
-from typing import cast
 
 import streamlit as st
 
@@ -51,7 +50,7 @@ def page() -> None:
         with settings:
             tuning_panel.form(view, values, spec, device)
     run = _own_run(linked, spec or train_form.parsed(values))
-    study_id = cast("str | None", view["study"])
+    study_id = view["study"]
     with answer:
         if study_id is not None:
             tuning_panel.panel(view, study_id, spec)
@@ -187,8 +186,8 @@ def _shown(view: state.View, values: train_form.Values, result: Result, run: Run
         if result.accuracy.empty:
             run_panel.statement(result, None, is_over=True)
         else:
-            result = run_panel.under_rule(result, view.key("rule"), cast("str | None", view["rule"]))
-            chosen = run_panel.focus(result, view.key("focus"), cast("float | None", view["focus"]))
+            result = run_panel.under_rule(result, view.key("rule"), view["rule"])
+            chosen = run_panel.focus(result, view.key("focus"), view["focus"])
             run_panel.statement(result, chosen, is_over=True)
             run_panel.panel(result, chosen)
             view.values |= {"focus": None if chosen == result.spec.privacy.usual_epsilon else chosen, "rule": result.rule}

@@ -29,7 +29,6 @@ from dpcl_core.spec import DataSpec
 Sharing = Literal["shared", "independent"]
 _RIDGE = 1.0
 _BATCH = 500  # λ; the claim does not depend on it
-_BLOCK = 250  # releases of a duel made at once
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -140,21 +139,17 @@ def play(data: Pictures, scale: float, sharing: Sharing, n: int) -> Duel:
     one of the two pictures fits exactly. Independent: he uses the likelihood ratio of her own row, the best possible test.
     """
     known, first, second = data.train[data.one_of_each()[:3]]
-    sides = []
+    evidence = []
     for hers in (first, second):
-        evidence = []
-        for start in range(0, n, _BLOCK):
-            size = min(_BLOCK, n - start)
-            drawn = scale * ReleaseNoise().laplace((size, (1 if sharing == "shared" else 2), len(hers)))
-            noisy_known, noisy_hers = known + drawn[:, 0], hers + drawn[:, -1]
-            if sharing == "shared":
-                denoised = noisy_hers - (noisy_known - known)
-                fits_first = np.abs(denoised - first).max(axis=1) < np.abs(denoised - second).max(axis=1)
-                evidence.append(np.where(fits_first, np.inf, -np.inf))
-            else:
-                evidence.append((np.abs(noisy_hers - second) - np.abs(noisy_hers - first)).sum(axis=1) / scale)
-        sides.append(np.concatenate(evidence))
-    return Duel(*sides)
+        drawn = scale * ReleaseNoise().laplace((n, (1 if sharing == "shared" else 2), len(hers)))
+        noisy_known, noisy_hers = known + drawn[:, 0], hers + drawn[:, -1]
+        if sharing == "shared":
+            denoised = noisy_hers - (noisy_known - known)
+            fits_first = np.abs(denoised - first).max(axis=1) < np.abs(denoised - second).max(axis=1)
+            evidence.append(np.where(fits_first, np.inf, -np.inf))
+        else:
+            evidence.append((np.abs(noisy_hers - second) - np.abs(noisy_hers - first)).sum(axis=1) / scale)
+    return Duel(*evidence)
 
 
 def worst_epsilon(data: Pictures, scale: float) -> float:

@@ -308,7 +308,7 @@ def rounds_of(result: Result, cell: Cell | None) -> tuple[Signatures, ...]:
 
 def at_round(result: Result, rounds: tuple[Signatures, ...], view: state.View) -> int:
     """Index of the chosen round, at first the last one, which the link does not name."""
-    linked = cast("int | None", view["at"])
+    linked = view["at"]
     start = (linked if linked is not None and linked <= len(rounds) else len(rounds)) - 1
     at = _slide_rounds("Round", result, rounds, start, view.key(f"at-{len(rounds)}"))
     view.values["at"] = None if at == len(rounds) - 1 else at + 1

@@ -40,7 +40,7 @@ FIELDS: list[link.Field[Any]] = [
 def page(codec: link.Codec) -> None:
     """The view. `codec`: of the links of the page, which have `FIELDS`."""
     view = state.View("runs", codec)
-    linked = (*cast("tuple[str, ...]", view["runs"]), *st.session_state.get(view.key("runs"), ()))
+    linked = (*view["runs"], *st.session_state.get(view.key("runs"), ()))
     stored = _listed() | state.store().listed(linked)
     runs = {run_id: run for run_id, run in stored.items() if comparison.has_result(run)}
     start, missing = _initial_runs(view, runs, stored)
@@ -80,7 +80,7 @@ def _initial_runs(view: state.View, runs: dict[str, Run], stored: dict[str, Run]
     Those of the link, else two that are compared best, else the newest. A ceiling is trained to be read beside its
     run, so only a link or a visitor opens one here.
     """
-    linked = cast("tuple[str, ...]", view["runs"])
+    linked = view["runs"]
     missing = [
         comparison.no_result(stored[one]) if one in stored else f"The link names run {one}, which this store does not have."
         for one in linked if one not in runs
@@ -166,7 +166,7 @@ def draw(view: state.View, run_ids: Sequence[str]) -> None:
 def _budget(view: state.View, budgets: list[float]) -> float | None:
     if not budgets:
         return None
-    linked = cast("float | None", view["focus"])
+    linked = view["focus"]
     default = linked if linked in budgets else 1.0 if 1.0 in budgets else budgets[len(budgets) // 2]
     if len(budgets) == 1:
         st.caption(f"The runs share one budget: ε = {epsilon_text(budgets[0])}.")

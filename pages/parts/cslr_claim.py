@@ -108,7 +108,7 @@ def _controls(view: state.View) -> tuple[Benchmark, Reading]:
     rate = 1.0 if sampling == "everyone" else fields.share(view, "r_rate", "share of clients a round, q", 0.01, 0.01)
     adjacency = fields.select(view, "r_adjacency", "Neighbouring data differ by", ADJACENCIES)
     clipping = fields.select(view, "r_clipping", "Clipped to B is", CLIPPING)
-    groups = cast(int, view["r_groups"])
+    groups = view["r_groups"]
     if clipping != "joint":
         groups = fields.whole(view, "r_groups", "K groups" if clipping == "mode" else "L entries")
     coin = fields.flag(view, "r_coin", "All statistics of a round come from the same clients: amplified once")

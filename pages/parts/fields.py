@@ -229,7 +229,7 @@ def row(title: str, options: Sequence[Any], index: int, **looks: Any) -> Any:
 def whole(view: state.View, name: str, title: str, *, usual: int | None = None, of: str = "", width: int = 150) -> int:
     """A whole number. `usual`: the default if the link has no value; it depends on other choices, named by `of`."""
     low, high = _bounds(view, name)
-    start = cast("int | None", view[name]) or usual or int(low)
+    start = view[name] or usual or int(low)
     key = "-".join(filter(None, (view.key(name), of)))
     value = int(st.number_input(title, int(low), int(high), start, key=key, width=width))
     view.values[name] = None if value == usual else value
@@ -241,14 +241,13 @@ def number(view: state.View, name: str, title: str, *, start: float | None = Non
     low, high = _bounds(view, name)
     # With a default, a toggle beside it uses the field's key, so the number needs another one.
     key = view.key(name) if start is None else f"{view.key(name)}-value"
-    shown = float(cast("float | None", view[name]) or start or low)
+    shown = float(view[name] or start or low)
     return view.keep(name, float(st.number_input(title, low, high, shown, key=key, format="%g", width=width)))
 
 
 def share(view: state.View, name: str, title: str, low: float, step: float) -> float:
     """A share on a slider, from `low` to the link's upper bound."""
-    high, start = _bounds(view, name)[1], cast(float, view[name])
-    return view.keep(name, float(st.slider(title, low, high, start, step, key=view.key(name))))
+    return view.keep(name, float(st.slider(title, low, _bounds(view, name)[1], view[name], step, key=view.key(name))))
 
 
 def flag(view: state.View, name: str, title: str, help: str | None = None) -> bool:
@@ -258,7 +257,7 @@ def flag(view: state.View, name: str, title: str, help: str | None = None) -> bo
 
 def delta(view: state.View, name: str) -> float:
     """δ: a power of ten, or the value of the link."""
-    linked = cast(float, view[name])
+    linked = view[name]
     options, key = sorted({1e-8, 1e-7, 1e-6, 1e-5, 1e-4, linked}), view.key(name)
     return view.keep(name, float(st.select_slider("δ", options, linked, format_func=lambda one: f"{one:g}", key=key)))
 

@@ -359,8 +359,7 @@ def _simulation(view: state.View, controls: DeltaGenerator, answer: DeltaGenerat
 def _run(view: state.View, controls: DeltaGenerator, answer: DeltaGenerator) -> None:
     """Draws a run, live or finished: its figures, and the what-if with other anchors or noise."""
     with controls:
-        linked = cast("str | None", st.session_state.get(view.key("run"), view["run"]))
-        if not (runs := fields.runs(state.where(), linked, "clients")):
+        if not (runs := fields.runs(state.where(), st.session_state.get(view.key("run"), view["run"]), "clients")):
             with answer, layout.card("anchor-map", "**No lists to show yet**"):
                 st.info(anchor_source.NO_RUN)
                 layout.arrow("train", "To the Train page")

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from html import escape
-from typing import Any, cast
+from typing import Any
 
 import streamlit as st
 
@@ -231,7 +231,7 @@ def _curves(epsilon: float, length: int, epochs: int, times: int, delta: float) 
 def _level(view: state.View, epsilon: float, delta: float) -> None:
     """Draws what the noise level reveals if both embeddings are equal."""
     with layout.card("token-level", "**The noise level alone reveals the token**"):
-        options = {n: str(n) for n in sorted({64, 128, 768, 4096, cast(int, view["t_width"])})}
+        options = {n: str(n) for n in sorted({64, 128, 768, 4096, view["t_width"]})}
         width = fields.segmented(view, "t_width", "Values of an embedding, d", options)
         rows = []
         for factor in (1.01, 1.1, 1.2, 2.0):

@@ -70,7 +70,7 @@ def page() -> None:
     def draw() -> None:
         with st.container(key="card-drag"):
             epsilon = figure_card.drag(
-                source, cast(float, view["epsilon"]), key=view.key("drag" if source.is_exact else f"drag-{source.key}"),
+                source, view["epsilon"], key=view.key("drag" if source.is_exact else f"drag-{source.key}"),
                 panels=("accuracy", "matrix", *(["classes"] if source.is_exact else [])), is_plain=bool(values["plain"]),
             )  # fmt: skip
         now = State(source, epsilon)
@@ -155,7 +155,7 @@ def _finished(where: tuple[str, str, str]) -> dict[str, str]:
 def _pins(view: state.View, now: State) -> tuple[str, ...]:
     """Draws the pinned states and their buttons; returns the pins."""
     key = view.key("pins")
-    pins: tuple[str, ...] = st.session_state.setdefault(key, cast("tuple[str, ...]", view["pins"]))
+    pins: tuple[str, ...] = st.session_state.setdefault(key, view["pins"])
     current = now.text()
 
     def put(changed: tuple[str, ...]) -> None:

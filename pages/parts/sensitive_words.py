@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import cast
 
 import streamlit as st
 
@@ -17,7 +16,7 @@ from dpcl_core.elements.element import BUDGETS, FIRST
 from dpcl_core.events import ScoredText, TokensScored, of_kind
 from dpcl_core.explorers import tokens
 from dpcl_core.explorers.token_reader import ReaderEnded
-from dpcl_core.explorers.tokens import Dials, Layer, dials_of
+from dpcl_core.explorers.tokens import Dials, dials_of
 from dpcl_core.figures.picture import Provenance, epsilon_label
 from dpcl_core.lessons import modes
 from dpcl_core.results import Result
@@ -98,8 +97,8 @@ def _dials(view: state.View, usual: Dials) -> Dials:
         losses = {"answer": "the label only", "full": "text and label"}
         learned = fields.segmented(view, "loss", "What is learned", losses, start=str(start["loss"]), key=keys["loss"])
         view.values["releases"] = st.select_slider(
-            "Releases of each token (epochs with fresh noise)", sorted({*token_heat.RELEASES, int(str(view["releases"]))}),
-            int(str(view["releases"])), key=view.key("releases"),
+            "Releases of each token (epochs with fresh noise)", sorted({*token_heat.RELEASES, view["releases"]}),
+            view["releases"], key=view.key("releases"),
         )  # fmt: skip
     upper = max(number["upper"], lower)
     start_dials = replace(usual, alpha=alpha, threshold=number["threshold"], lower=lower, upper=upper, strength=strength)
@@ -108,7 +107,7 @@ def _dials(view: state.View, usual: Dials) -> Dials:
 
 def _text(view: state.View, selected: Selected, start: Dials) -> Dials:
     """Draws the explorer and, for a text that the server has, what its noise is worth; returns the settings."""
-    text, banner, layer = selected.text, st.container(), cast(Layer, view["layer"])
+    text, banner, layer = selected.text, st.container(), view["layer"]
     budgets = sorted({*BUDGETS, start.upper})
     with layout.card("heat"):
         key = view.key("explorer")
@@ -188,7 +187,7 @@ def _example(view: state.View) -> Selected:
 
 def _number(view: state.View, n_texts: int, key: str) -> int:
     """Draws the choice of one of so many texts; returns its number, from 1."""
-    start = min(int(str(view["number"])), n_texts)
+    start = min(view["number"], n_texts)
     return view.keep("number", int(st.number_input(f"Text, 1 to {n_texts}", 1, n_texts, start, key=key)))
 
 
@@ -244,8 +243,7 @@ def in_parts(text: str) -> list[str]:
 
 def _of_run(view: state.View) -> Selected:
     """Draws the choice of a run, and of its task, model and text; returns the selected text."""
-    run_of_link = st.session_state.get(view.key("run"), view["run"])
-    if not (runs := fields.runs(state.where(), cast("str | None", run_of_link), "texts")):
+    if not (runs := fields.runs(state.where(), st.session_state.get(view.key("run"), view["run"]), "texts")):
         none = "No run has scored texts yet: train a method for texts on the Train page. The examples need no run."
         return Selected("a run", why=none)
     result = state.run_result(state.store().get(fields.select(view, "run", "Run", runs)))

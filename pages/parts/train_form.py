@@ -258,7 +258,7 @@ def _dataset_title(name: str, here: Collection[str]) -> str:
 
 def _budget(view: state.View, values: Values) -> tuple[tuple[float, ...], tuple[int, ...]]:
     """Draws the button with budgets and seeds behind it; returns both."""
-    start, first = cast("tuple[float, ...]", view["epsilons"]), cast("tuple[int, ...]", view["seeds"])
+    start, first = view["epsilons"], view["seeds"]
     others = " ".join(link.BUDGET.write(e) for e in start if e not in EPSILONS)
     typed, bad = fields.typed(str(st.session_state.get(view.key("exact"), others)), link.BUDGET.read)
     at_first = [e for e in start if e in EPSILONS]
@@ -330,7 +330,7 @@ def _more(view: state.View, values: Mapping[str, object]) -> Values:
     more = {}
     with box:
         for name in _SIZES:
-            title, start = fields.TITLES[f"data.{name}"], cast("int | None", view[name])
+            title, start = fields.TITLES[f"data.{name}"], view[name]
             help_text = fields_of(DataSpec)[name].metadata["description"]
             more[name] = st.number_input(title, 1, None, start, 1, key=view.key(name), placeholder="all", help=help_text)
         more["delta"] = _delta_field(view, {"dataset": dataset, **more})
@@ -344,7 +344,7 @@ def _more(view: state.View, values: Mapping[str, object]) -> Values:
 
 
 def _delta_field(view: state.View, values: Mapping[str, object]) -> float | None:
-    start, by_rule = cast("float | None", view["delta"]), _rule_delta(values)
+    start, by_rule = view["delta"], _rule_delta(values)
     shown = f"{by_rule:g}" if by_rule is not None else "the default"
     typed = st.text_input(
         fields.TITLES["privacy.delta"], "" if start is None else link.BUDGET.write(start), key=view.key("delta"),

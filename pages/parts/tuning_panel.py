@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Literal, cast
+from typing import Literal
 
 import pandas as pd
 import streamlit as st
@@ -183,7 +183,7 @@ def form(view: state.View, values: Mapping[str, object], spec: RunSpec | None, d
             _choices(values, spec, device)
         if not (studies := {study.id: study for study in Studies(state.store()).newest()}):
             return
-        shown = cast("str | None", view["study"])
+        shown = view["study"]
         titles = fields.told_apart({name: title(study) for name, study in studies.items()})
         options = list(studies) if shown is None or shown in studies else [shown, *studies]
         picked = st.selectbox(
