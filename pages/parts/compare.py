@@ -40,8 +40,7 @@ FIELDS: list[link.Field[Any]] = [
 def page(codec: link.Codec) -> None:
     """The view. `codec`: of the links of the page, which have `FIELDS`."""
     view = state.View("runs", codec)
-    linked = (*view["runs"], *st.session_state.get(view.key("runs"), ()))
-    stored = _listed() | state.store().listed(linked)
+    stored = _listed() | state.store().listed((*view["runs"], *st.session_state.get(view.key("runs"), ())))
     runs = {run_id: run for run_id, run in stored.items() if comparison.has_result(run)}
     start, missing = _initial_runs(view, runs, stored)
     place = layout.heading("Runs", "Which is better, and is it real?", notices=[*view.read.notices, *missing])
