@@ -52,7 +52,7 @@ def status_of_run(run: Run, events: Sequence[Event], now: float, before: Look | 
             where += f" · then about {between(0.75 * takes, 1.5 * takes)}"
         return StatusLine("Queued", "Queued", where, "calm")
     if run.status == "starting":
-        return _preparing(run, events, now, before, "Starting", "the worker is loading")
+        return _preparing(run, events, now, before)
     if run.status == "running":
         return _running(run, events, now, before)
     if run.status == "stopping":
@@ -108,7 +108,7 @@ def _sentence(text: str) -> str:
 def _running(run: Run, events: Sequence[Event], now: float, before: Look | None) -> StatusLine:
     opened = next(of_kind(events, Started), None)
     if opened is None or stage(events) is not None:
-        return _preparing(run, events, now, before, "Running", "opening the data")
+        return _preparing(run, events, now, before)
     fraction = _fraction(run, events)
     task = min(_tasks_done(run, events) + 1, opened.n_tasks)
     learning = f"learning {opened.task_names[task - 1]}" if task <= len(opened.task_names) else ""
@@ -123,14 +123,10 @@ def _running(run: Run, events: Sequence[Event], now: float, before: Look | None)
     return StatusLine("Running", headline, detail, "busy", fraction, left=left)
 
 
-def _preparing(
-    run: Run, events: Sequence[Event], now: float, before: Look | None, label: str, without_word: str
-) -> StatusLine:
-    """Before the first task: the stage with a bar of its own, once it has counted something.
-
-    `without_word`: what the run does until it says something itself.
-    """
-    headline = "Preparing" if label == "Running" else label
+def _preparing(run: Run, events: Sequence[Event], now: float, before: Look | None) -> StatusLine:
+    """Before the first task: the stage with a bar of its own, once it has counted something."""
+    starting, running = ("Starting", "Starting", "the worker is loading"), ("Running", "Preparing", "opening the data")
+    label, headline, without_word = starting if run.status == "starting" else running  # until the run says something itself
     doing = stage(events)
     if doing is None or doing.phase != "backbone" or doing.total <= 1:
         said = next((event.text for event in reversed(events) if isinstance(event, Progress)), "")
