@@ -80,8 +80,7 @@ def _visitor(one: administration.Usage, limits: queue.Limits) -> None:
             if has_runs:
                 st.markdown("The results of all this visitor's runs that are over, for good?")
                 if st.button("Delete them", key=f"delete-{one.owner}", type="primary"):
-                    deleted = administration.delete(store, queue.Visitor(one.owner, limits))
-                    st.toast(f"{counted(deleted, 'run')} deleted.")
+                    st.toast(f"{counted(administration.delete(store, queue.Visitor(one.owner, limits)), 'run')} deleted.")
             if has_data:
                 st.markdown("All data that this visitor has brought, with every run on them, for good?")
                 if st.button("Delete the data", key=f"delete-data-{one.owner}", type="primary"):

@@ -3,7 +3,7 @@
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from html import escape
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import streamlit as st
 
@@ -64,7 +64,7 @@ def page() -> None:
     view = View("lessons", CODEC, start=lambda: {"l": text.NAMES[0]})
     linked = str(view["lesson"])
     notices, n_steps = list(view.read.notices), len(text.load(linked).steps)
-    if (cast("int | None", view["step"]) or 1) > n_steps:
+    if (view["step"] or 1) > n_steps:
         notices.append(f"The link asks for step {view['step']}; this lesson has {n_steps}. Showing the last one.")
     place = layout.heading("Lessons", text.PUBLIC, notices=notices)
     if opened == "edges":
@@ -117,16 +117,16 @@ class _State:
 
     def __init__(self, view: View, name: str, lesson: Lesson) -> None:
         self.view, self.name, self.n_steps = view, name, len(lesson.steps)
-        self.hidden = frozenset(cast("tuple[str, ...]", view["hide"]))
-        step, first = (cast("int | None", view[key]) if name == view["lesson"] else None for key in ("step", "first"))
+        self.hidden = frozenset(view["hide"])
+        step, first = (view[key] if name == view["lesson"] else None for key in ("step", "first"))
         self.first = min(first or 1, self.n_steps) - 1
         key = view.key(f"{name}-progress")
         if key not in st.session_state:
-            done = {n - 1 for n in cast("tuple[int, ...]", view[f"{name}:done"])}
-            linked = zip(lesson.steps, cast("tuple[int | None, ...]", view[f"{name}:predictions"]), strict=False)
+            done = {n - 1 for n in view[f"{name}:done"]}
+            linked = zip(lesson.steps, view[f"{name}:predictions"], strict=False)
             predictions = {place: n - 1 for place, (of, n) in enumerate(linked) if n is not None and n <= len(of.choices)}
             start = min({*range(self.n_steps)} - done, default=0) if step is None else step - 1
-            controls = {one.name: cast(float, view[f"{name}:{one.name}"]) for one in lesson.controls}
+            controls = {one.name: view[f"{name}:{one.name}"] for one in lesson.controls}
             st.session_state[key] = Progress(start, done, predictions, controls)
         self.progress: Progress = st.session_state[key]
         wanted = min(self.progress.step, self.n_steps - 1)

@@ -54,8 +54,7 @@ def page() -> None:
     own_claim = _claim(guarantee) if statement.is_nominal(guarantee) else None
     for claim in CLAIMS:
         given, flag = guarantee if claim is own_claim else None, claim.fields[0].name
-        is_open = bool(view[flag]) or given is not None
-        box = st.expander(claim.title, expanded=is_open, key=view.key(flag), on_change="rerun")
+        box = st.expander(claim.title, expanded=bool(view[flag]) or given is not None, key=view.key(flag), on_change="rerun")
         view.values[flag] = bool(box.open)
         if box.open:  # its inside is drawn only then
             with box:
@@ -212,7 +211,7 @@ def _spent(result: Result, chosen: float) -> pd.DataFrame:
 def _asked(view: state.View, panel: calculators.Panel) -> calculators.Question:
     """Draws a part of the browser's calculators; returns the link's question with what the browser reports."""
     said = {name: str(view[f"in_{name}"]) for name in _GIVEN} | {name: str(view[name]) for name in _CHOSEN}
-    start = calculators.Question(**said, tasks=cast(int, view["tasks"]), task_epsilon=cast(float, view["task_epsilon"]))
+    start = calculators.Question(**said, tasks=view["tasks"], task_epsilon=view["task_epsilon"])
     data, draw = calculators.document(start, (panel,)), figure_card.mounted(CALCULATOR)
     return start.changed(draw(key=view.key(panel), data=data, on_question_change=lambda: None).get("question"))
 

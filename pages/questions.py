@@ -69,8 +69,7 @@ def _asked(view: state.View) -> str | None:
         return None if view["question"] is None else str(view["question"])
     papers = catalog.PAPERS.values()
     experiment = next(one for paper in papers for one in paper.experiments if one.name == view["experiment"])
-    size = view["size"] if view["size"] in experiment.sizes else parts_questions.opening_form(experiment)
-    return experiment.preset(size)
+    return experiment.preset(view["size"] if view["size"] in experiment.sizes else parts_questions.opening_form(experiment))
 
 
 def _links(view: state.View, question: questions.Question, name: str) -> None:
@@ -141,9 +140,8 @@ def _verdict(question: questions.Question, name: str, *, can_start: bool) -> Non
             st.badge(parts_questions.STATES[one.state], color={"found": "green", "not found": "red"}.get(one.state, "gray"))  # type: ignore[arg-type]
             st.header(plain(one.verdict), anchor=False, width="stretch")
             if (cite := layout.popover("Cite", "cite", type="tertiary")) is not None:
-                with cite:
-                    where = link.address(st.context.url or "", link.parameters())
-                    st.code(answers.citation(one, where, version.__version__), language=None, wrap_lines=True)
+                where = link.address(st.context.url or "", link.parameters())
+                cite.code(answers.citation(one, where, version.__version__), language=None, wrap_lines=True)
         lines = []
         for test in one.tests:
             if (difference := test.judged.difference) is not None and one.asked.metric != "audited":

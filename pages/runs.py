@@ -4,7 +4,6 @@ import math
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, partial
 from statistics import fmean
@@ -82,8 +81,7 @@ def page() -> None:
     counts = store.n_listed()
     notices = list(view.read.notices)
     # The runs that the link names, which the list has however many are newer.
-    alone = cast("str | None", view["run"])
-    linked = (*cast("tuple[str, ...]", view["runs"]), *([] if alone is None else [alone]))
+    linked = (*view["runs"], *([] if view["run"] is None else [view["run"]]))
     known = {*(store.listed(linked) if linked else ()), *st.session_state.get("runs-deleted", ())}
     notices += [f"The link asks for run {run_id}, which is not in this store." for run_id in linked if run_id not in known]
     layout.header("Runs", "What ran, and what is running?", is_shared=bool(counts), help_text=HELP, notices=notices)
@@ -121,7 +119,7 @@ def _is_active(counts: Mapping[Status, int]) -> bool:
 
 
 def _controls(view: state.View, counts: Mapping[Status, int]) -> None:
-    start = cast("tuple[Status, ...]", view["status"])
+    start = view["status"]
     kept = (*start, *st.session_state.get(view.key("status"), ()))  # also after the last run of a chosen state has gone
     with st.container(key="runs-controls", horizontal=True, vertical_alignment="bottom", gap="small"):
         picked = st.pills(
@@ -234,11 +232,9 @@ def _in_words(spec: RunSpec | None) -> tuple[str, str, str, str]:
 
 
 def _data(data: DataSpec) -> str:
-    with suppress(BadInput):
-        # Without the files the title would be that of the full set, though the run may have used only a part.
-        if (facts := datasets.facts_of(data)).is_here:
-            return facts.title
-    return f"{data.dataset} (no longer here)"
+    facts = state.unless_refused(datasets.facts_of, data)
+    # Without the files the title would be that of the full set, though the run may have used only a part.
+    return facts.title if facts is not None and facts.is_here else f"{data.dataset} (no longer here)"
 
 
 def _actions(picked: list[Run], finished: tuple[str, ...]) -> None:
@@ -275,8 +271,7 @@ def _actions(picked: list[Run], finished: tuple[str, ...]) -> None:
                 resume = partial(_do, run_panel.resume, run.id, done=f"{queued}, after its last finished task.")
                 refusal = run_panel.resume_button(run, "runs-resume", resume)
                 again = "Run again" if run.status == "finished" else "Retry"
-                retry = partial(_do, run_panel.retry, run.id, done=f"{queued}.")
-                st.button(again, key="runs-retry", on_click=retry)
+                st.button(again, key="runs-retry", on_click=partial(_do, run_panel.retry, run.id, done=f"{queued}."))
                 run_panel.export(run.id)
             if is_mine:
                 with st.popover("Rename"):

@@ -2,7 +2,6 @@
 
 from contextlib import suppress
 from functools import partial
-from typing import cast
 
 import streamlit as st
 
@@ -32,8 +31,7 @@ def page() -> None:
     layout.link_to_controls(controls, answer, "To the form and Start")
     with controls:
         *row, start = st.columns((1.1, 1.1, 1.1, 0.9, 0.95, 1.15), gap="small", vertical_alignment="bottom")
-        line = st.container(key="form-line", horizontal=True, vertical_alignment="center", gap="small")
-        with line:
+        with st.container(key="form-line", horizontal=True, vertical_alignment="center", gap="small"):
             settings = st.popover("Settings", type="tertiary", key=view.key("settings"))
             origin = st.container(key="from-question", horizontal=True, vertical_alignment="center", gap="small")
         notes = st.container(key="form-notes", gap="small")
@@ -52,7 +50,7 @@ def page() -> None:
         with settings:
             tuning_panel.form(view, values, spec, device)
     run = _own_run(linked, spec or train_form.parsed(values))
-    study_id = cast("str | None", view["study"])
+    study_id = view["study"]
     with answer:
         if study_id is not None:
             tuning_panel.panel(view, study_id, spec)
@@ -99,8 +97,7 @@ def _own_run(linked: Run | None, spec: RunSpec | None) -> Run | None:
         return None
     store = state.store()
     under_way = next((run for run in store.unfinished() if run.readable_spec == spec), None)
-    finished = Sets(store).finished([spec.digest()]).values()
-    return under_way or next(map(store.get, finished), None)
+    return under_way or next(map(store.get, Sets(store).finished([spec.digest()]).values()), None)
 
 
 def _checked(values: train_form.Values) -> tuple[RunSpec | None, str | None]:
@@ -180,8 +177,7 @@ def _shown(view: state.View, values: train_form.Values, result: Result, run: Run
     left, right = st.columns(run_panel.HALVES, gap="small")
     with right:
         if run is None:
-            with st.container(key="card-status"):
-                st.markdown("**Example**, recorded with these settings.")
+            layout.card("status", "**Example**, recorded with these settings.")
         else:
             first_audit = tuning_panel.first(run)
             run_panel.status_card(run, result, beside=first_audit)
@@ -190,14 +186,13 @@ def _shown(view: state.View, values: train_form.Values, result: Result, run: Run
         if result.accuracy.empty:
             run_panel.statement(result, None, is_over=True)
         else:
-            result = run_panel.under_rule(result, view.key("rule"), cast("str | None", view["rule"]))
-            chosen = run_panel.focus(result, view.key("focus"), cast("float | None", view["focus"]))
+            result = run_panel.under_rule(result, view.key("rule"), view["rule"])
+            chosen = run_panel.focus(result, view.key("focus"), view["focus"])
             run_panel.statement(result, chosen, is_over=True)
             run_panel.panel(result, chosen)
             view.values |= {"focus": None if chosen == result.spec.privacy.usual_epsilon else chosen, "rule": result.rule}
         start_box.details(result.spec, values)
-    stream = partial(start_box.stream, None, result.spec)
-    run_panel.figures(result, chosen, live=False, places=(left, right), stream=stream)
+    run_panel.figures(result, chosen, live=False, places=(left, right), stream=partial(start_box.stream, None, result.spec))
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from dpcl_core import events, metrics, paths
 from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished, Guarantee, References, TaskLearned
 from dpcl_core.figures.picture import epsilon_text
-from dpcl_core.later import pd
+from dpcl_core.later import Late, pd
 from dpcl_core.privacy import statement
 from dpcl_core.privacy.budgets import SMALLEST_SIGMA
 from dpcl_core.spec import LARGEST_EPSILON, LabelSetting
@@ -28,8 +28,10 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from dpcl_core.explorers.cosine_replay import ReplayData
+    from dpcl_core.explorers import cosine_replay
     from dpcl_core.results import Result
+else:
+    np, cosine_replay = map(Late, ("numpy", "dpcl_core.explorers.cosine_replay"))  # the accountant takes seconds to load
 
 
 # The results behind the ε slider: the bundled digits exactly at any budget, or the trained cells of a stored run.
@@ -99,8 +101,6 @@ class Source:
 
     @cached_property
     def _decoded(self) -> Any:
-        from dpcl_core.explorers import cosine_replay
-
         assert self.replay is not None
         return cosine_replay.decode(self.replay)
 
@@ -117,8 +117,6 @@ class Source:
         """Accuracies at a budget returned by `nearest`."""
         if not self.is_exact:
             return self.table[self.stops.index(epsilon)]
-        from dpcl_core.explorers import cosine_replay
-
         replayed = cosine_replay.accuracies(self._decoded, epsilon)
         return [[row[: k + 1].tolist() for k, row in enumerate(matrix)] for matrix in replayed]
 
@@ -126,8 +124,6 @@ class Source:
         """Accuracies [seed, class] after the last task; None if not recorded."""
         if not self.is_exact:
             return None
-        from dpcl_core.explorers import cosine_replay
-
         return cosine_replay.class_accuracies(self._decoded, epsilon)
 
     def frame(self, epsilon: float) -> pd.DataFrame:
@@ -205,10 +201,8 @@ def digits(labels: LabelSetting, n_tasks: int) -> Source:
     )
 
 
-def _chance(data: ReplayData) -> float:
+def _chance(data: cosine_replay.ReplayData) -> float:
     """The accuracy of always giving the test part's most frequent digit, each task counting the same, mean over seeds."""
-    import numpy as np
-
     counts = np.bincount(data.labels, minlength=data.task_of_class.shape[1])
     best = [
         max(counts[label] / counts[task_of == task_of[label]].sum() for label in range(len(counts)))
@@ -222,10 +216,8 @@ def digits_guarantee(labels: LabelSetting, n_tasks: int, epsilon: float) -> Guar
     recorded = _promises()[f"{labels}-{n_tasks}"]
     if epsilon in recorded:
         return recorded[epsilon]
-    from dpcl_core.explorers.cosine_replay import promised  # loads the accountant, which takes seconds
-
     source = digits(labels, n_tasks)
-    return promised(
+    return cosine_replay.promised(
         labels, epsilon, source.delta, n_tasks=n_tasks, n_classes=len(source.classes), n_people=source.n_people,
         n_seeds=source.n_seeds,
     )  # fmt: skip

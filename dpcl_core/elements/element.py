@@ -163,8 +163,7 @@ def view_document(
     shown: list[dict[str, object]] = []
     for each in layers or tokens.SHOWN:
         edges, origin = tokens.edges(each, dials), tokens.base(dials) if each in tokens.WEIGHTS else 0.0
-        beyond = f" from {origin:g}" if origin else ""
-        ranges = figures_tokens.ranges(edges, falling=each in tokens.FALLING, beyond=beyond)
+        ranges = figures_tokens.ranges(edges, falling=each in tokens.FALLING, beyond=f" from {origin:g}" if origin else "")
         about = {"name": each, "title": TITLES[each], "means": _TOKENS["means"][each]}
         shown.append({**about, "edges": list(edges), "ranges": ranges})
     of_text = None if text is None else {

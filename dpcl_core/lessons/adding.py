@@ -221,8 +221,7 @@ def recognised(epsilon: float, n_rare: int, *, weight: float = 1.0, is_merged: b
             scores[:, RARE] = -np.inf  # no label of its own
         right = scores.argmax(axis=1) == label[truth]
         hits += np.array([right[truth == one].mean() for one in range(len(sums))]) / (_DRAWS if std else 1)
-    others = float(np.delete(hits, RARE).mean())
-    return Recognised(float(hits[RARE]), others, float(hits @ counts / counts.sum()))
+    return Recognised(float(hits[RARE]), float(np.delete(hits, RARE).mean()), float(hits @ counts / counts.sum()))
 
 
 def likeness(epsilon: float, n_rare: int) -> tuple[float, float]:

@@ -200,12 +200,11 @@ def _label() -> dict[str, object]:
     sums = np.stack([rows[pair.labels == label].sum(axis=0) for label in range(n_classes)])
     unit = "one training example"
     promises = {f"{epsilon:g}": statement.headline(unit, epsilon, label_game.DELTA, {}) for epsilon in EPSILONS}
-    doors = {listing: label_game.doors(pair, listing, EPSILONS[0]) for listing in LISTS}
     return {
         "classes": list(pair.classes), "label": pair.label, "size": sums.shape[1],
         "counts": np.bincount(pair.labels, minlength=n_classes).tolist(), "sums": _encoded(sums, np.float32),
         "person": _encoded(unit_rows(pair.person), np.float32), "epsilons": list(EPSILONS), "promises": promises,
-        "doors": doors,
+        "doors": {listing: label_game.doors(pair, listing, EPSILONS[0]) for listing in LISTS},
     }  # fmt: skip
 
 
@@ -214,10 +213,9 @@ def _noise() -> dict[str, object]:
     stream, sums = noise_game.stream(n_tasks=1), noise_game.digit_sums()
     test = stream.tasks[0].test
     n_runs = len(noise_game.SEEDS)
-    levels = np.rint(np.asarray(test.inputs) * _PIXEL_LEVELS)
     return {
         "classes": list(stream.classes), "watched": noise_game.stream().tasks[0].prior[0], "size": sums.shape[1],
-        "sums": _encoded(sums, np.float32), "tests": _encoded(levels, np.uint8),
+        "sums": _encoded(sums, np.float32), "tests": _encoded(np.rint(np.asarray(test.inputs) * _PIXEL_LEVELS), np.uint8),
         "test_labels": _encoded(test.labels, np.uint8), "epsilons": list(EPSILONS), "n_tasks": noise_game.N_TASKS,
         "cuts": list(noise_game.CUTS), "returns": list(noise_game.RETURNS), "n_runs": n_runs,
         "interval_factor": student_quantile(n_runs - 1, 0.975) / math.sqrt(n_runs),  # as `figures.statistics` has it

@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,26 +47,6 @@ class Neighbours:
         return np.concatenate([self.known, self.person]), np.append(self.labels, self.label)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Releases:
-    """Classifiers released from one dataset, all with the same list of labels: sums [n, classes, K].
-
-    Rows of classes that are not in `labels` were not released. `ledger` is that of the first; the others are like it.
-    """
-
-    labels: tuple[int, ...]
-    sums: NDArray[np.float64]
-    ledger: Ledger
-
-
-class Door(NamedTuple):
-    """Something that an outsider can observe: its value without the person, and with."""
-
-    name: str
-    without: str
-    with_person: str
-
-
 def neighbours(label: int = 9, n_others: int = 0) -> Neighbours:
     """The bundled digits with only the first `n_others` people of one class, and the next one of them as the person."""
     dataset = load.load_dataset(DataSpec(dataset="digits"))
@@ -77,7 +57,13 @@ def neighbours(label: int = 9, n_others: int = 0) -> Neighbours:
     return Neighbours(dataset.classes, features[rows], dataset.train.labels[rows], person, label)
 
 
-def _released(pair: Neighbours, has_person: bool, listing: Listing, epsilon: float, noises: Sequence[Noise]) -> Releases:
+def _released(
+    pair: Neighbours, has_person: bool, listing: Listing, epsilon: float, noises: Sequence[Noise]
+) -> tuple[tuple[int, ...], NDArray[np.float64], list[Ledger]]:
+    """Classifiers released from one dataset: their list of labels, sums [n, classes, K], and the ledger of each.
+
+    Rows of classes that are not on the list were not released.
+    """
     features, labels = pair.data(has_person)
     ledgers = [Ledger(DELTA, _ADJACENCY, "once") for _ in noises]
     public = range(len(pair.classes))
@@ -86,25 +72,25 @@ def _released(pair: Neighbours, has_person: bool, listing: Listing, epsilon: flo
     of_space = in_label_space(labels, space)
     stds = [class_sums_std(epsilon, DELTA, _ADJACENCY)] * len(noises)
     sums = noisy_class_sums(features[of_space], labels[of_space], space, len(pair.classes), stds, noises, ledgers, task=0)
-    return Releases(space, sums, ledgers[0])
+    return space, sums, ledgers
 
 
-def doors(pair: Neighbours, listing: Listing, epsilon: float) -> tuple[Door, ...]:
-    """Four observable things that depend on the list of labels."""
+def doors(pair: Neighbours, listing: Listing, epsilon: float) -> tuple[tuple[str, str, str], ...]:
+    """Four things that an outsider can observe and that depend on the list of labels: name, without the person, and with."""
     observations: list[dict[str, str]] = []
     for has_person in (False, True):
         noise = _Counting()
-        released = _released(pair, has_person, listing, epsilon, [noise])
+        listed, sums, _ = _released(pair, has_person, listing, epsilon, [noise])
         file = io.BytesIO()
-        np.save(file, released.sums[0, list(released.labels)])
+        np.save(file, sums[0, list(listed)])
         observations.append({
-            "outputs of the classifier": f"{len(released.labels)}",
+            "outputs of the classifier": f"{len(listed)}",
             "length of the saved file": f"{len(file.getvalue()):,} bytes",
-            "legend of a chart": " ".join(pair.classes[label] for label in released.labels),
+            "legend of a chart": " ".join(pair.classes[label] for label in listed),
             "work done: numbers of noise drawn": f"{noise.drawn:,}",
         })  # fmt: skip
     without, with_person = observations
-    return tuple(Door(name, without[name], with_person[name]) for name in without)
+    return tuple((name, without[name], with_person[name]) for name in without)
 
 
 class _Counting(ReleaseNoise):

@@ -40,6 +40,7 @@ RADIUS = 0.5  # nine of ten groups of public digits lie within it
 _LEAST = 5  # rows of every mode that a client with exact lists has, so that each has all of them
 _MIX = 0.5  # of the Dirichlet that deals rows to clients
 _RIDGE = 1e-3
+_GROUPS = tuple(f"group {group + 1}" for group in range(N_MODES))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -97,8 +98,7 @@ def world(kind: Kind = "exact", n_inputs: int = SHORT, n_clients: int = N_CLIENT
         all_lists.append([entries[place] for place in order])
         modes[client] = [int(entries[place].target.argmax()) for place in order]
     view = matchers.PublicView.of(public, N_AXES, RADIUS)
-    names = tuple(f"digit {mode}" for mode in range(N_MODES))
-    return World(names, public, anchors, view, Lists.of(all_lists), modes, kind)
+    return World(tuple(f"digit {mode}" for mode in range(N_MODES)), public, anchors, view, Lists.of(all_lists), modes, kind)
 
 
 def picture(mean: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -120,8 +120,8 @@ def server_side(of: World, matcher: str, n_anchors: int, level: float, draw: int
     compared, pooled = matching.grouped(lists, chosen, N_MODES, of.view, np.random.default_rng(draw))
     prototypes = np.stack([_mean_of(lists, pooled.ids == group) for group in range(N_MODES)])
     return Matched(
-        lists, np.arange(of.n_clients), pooled.ids, compared, pooled.prototypes, prototypes,
-        _group_names(), of.modes, matcher, chosen.rule == "hungarian", mode_names=of.names,
+        lists, np.arange(of.n_clients), pooled.ids, compared, pooled.prototypes, prototypes, _GROUPS, of.modes, matcher,
+        chosen.rule == "hungarian", mode_names=of.names,
     )  # fmt: skip
 
 
@@ -147,9 +147,8 @@ def client_side(of: World, matcher: str, n_anchors: int, epsilon: float, n_round
         prototypes = replay.means
         ids, wanted = _assigned(of, chosen, compared, prototypes, draw)
     return Matched(
-        of.lists, np.arange(of.n_clients), ids, compared, wanted, prototypes, _group_names(), of.modes, matcher,
-        chosen.rule == "hungarian", std_of_released(of, epsilon) if n_rounds else 0.0, of.view.axes,
-        of.names,
+        of.lists, np.arange(of.n_clients), ids, compared, wanted, prototypes, _GROUPS, of.modes, matcher,
+        chosen.rule == "hungarian", std_of_released(of, epsilon) if n_rounds else 0.0, of.view.axes, of.names,
     )  # fmt: skip
 
 
@@ -185,8 +184,7 @@ def lengths(of: World, std: float) -> tuple[dict[str, float], dict[str, float]]:
 def by_place(of: World) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Averages [L, d]: of entries at the same position of every list, and of entries of the same mode."""
     places = of.lists.means.mean(axis=0)
-    modes = np.stack([_mean_of(of.lists, of.modes == mode) for mode in range(N_MODES)])
-    return places, modes
+    return places, np.stack([_mean_of(of.lists, of.modes == mode) for mode in range(N_MODES)])
 
 
 def _assigned(
@@ -207,10 +205,6 @@ def _assigned(
 def _mean_of(lists: Lists, chosen: NDArray[np.bool_]) -> NDArray[np.float64]:
     """Mean [d] of the chosen entries; zero where none is."""
     return np.asarray(lists.means[chosen].sum(axis=0) / max(int(chosen.sum()), 1), np.float64)
-
-
-def _group_names() -> tuple[str, ...]:
-    return tuple(f"group {group + 1}" for group in range(N_MODES))
 
 
 def _exact(rows: list[NDArray[np.float64]]) -> list[Element]:
@@ -249,30 +243,32 @@ N_TEXTS = 40  # of each source
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Corpus:
-    """Synthetic texts of each source with spans and labels, and Score2 of every token by the counts of all sources."""
+    """`N_TEXTS` synthetic texts of each source in turn, with spans and labels, and Score2 of every token by all counts."""
 
     sources: tuple[str, ...]
-    texts: tuple[Texts, ...]
-    labels: tuple[tuple[str, ...], ...]
+    texts: Texts
+    labels: tuple[str, ...]
     score2: NDArray[np.float64]
 
     @property
-    def strings(self) -> tuple[tuple[str, ...], ...]:
+    def strings(self) -> list[Sequence[str]]:
         """The texts of each source, by which Score2 is computed."""
-        return tuple(tuple(of.strings) for of in self.texts)
+        return [self.texts.strings[start : start + N_TEXTS] for start in range(0, len(self.texts), N_TEXTS)]
 
     def some(self, n_texts: int) -> tuple[Texts, tuple[str, ...]]:
         """So many texts with their labels, the first ones of each source in turn."""
-        places = [(number, source) for number in range(N_TEXTS) for source in range(len(self.texts))][:n_texts]
-        spans = [self.texts[source].spans for _, source in places]
-        marked = [of[number] if of is not None else () for of, (number, _) in zip(spans, places, strict=True)]
-        strings = [self.texts[source].strings[number] for number, source in places]
-        return Texts(strings, marked), tuple(self.labels[source][number] for number, source in places)
+        rows = np.arange(len(self.texts)).reshape(-1, N_TEXTS).T.ravel()[:n_texts]
+        return self.texts.take(rows), tuple(self.labels[row] for row in rows)
+
+    def one(self, source: int, number: int) -> tuple[Texts, tuple[str]]:
+        """One text of a source with its label."""
+        row = source * N_TEXTS + number
+        return self.texts.take(np.array([row])), (self.labels[row],)
 
     def text(self, source: int, number: int) -> ScoredText:
-        """One text, scored."""
-        rows = np.array([number])
-        return tokens.scored(self.texts[source].take(rows), self.score2, [self.labels[source][number]])[0]
+        """The same, scored."""
+        text, label = self.one(source, number)
+        return tokens.scored(text, self.score2, label)[0]
 
 
 @lru_cache(maxsize=1)
@@ -283,20 +279,17 @@ def texts() -> Corpus:
     assert train.sources is not None
     names = [label for _, labels in synthetic.classes() for label in labels]
     rows = [np.flatnonzero(train.sources == source)[:N_TEXTS] for source in range(len(synthetic.classes()))]
-    of_sources = tuple(train.images.take(selected) for selected in rows)
-    score2 = sensitivity.commonness(tokens.counted(of_sources))
-    labels = tuple(tuple(names[label] for label in train.labels[selected].tolist()) for selected in rows)
-    return Corpus(tuple(name for name, _ in synthetic.classes()), of_sources, labels, score2)
+    score2 = sensitivity.commonness(tokens.counted([train.images.take(selected) for selected in rows]))
+    every = np.concatenate(rows)
+    labels = tuple(names[label] for label in train.labels[every].tolist())
+    return Corpus(tuple(name for name, _ in synthetic.classes()), train.images.take(every), labels, score2)
 
 
 @lru_cache(maxsize=1)
 def everything() -> tuple[ScoredText, ...]:
     """All of `texts` with scores, by source."""
-    all_texts = texts()
-    strings = [string for of in all_texts.texts for string in of.strings]
-    spans = [marked for of in all_texts.texts for marked in of.spans or ()]
-    labels = [label for of_source in all_texts.labels for label in of_source]
-    return tuple(tokens.scored(Texts(strings, spans), all_texts.score2, labels))
+    corpus = texts()
+    return tuple(tokens.scored(corpus.texts, corpus.score2, corpus.labels))
 
 
 def ranked(of: Sequence[ScoredText], dials: tokens.Dials) -> NDArray[np.float64]:
@@ -304,16 +297,14 @@ def ranked(of: Sequence[ScoredText], dials: tokens.Dials) -> NDArray[np.float64]
     return np.concatenate([tokens.token_scores(text, dials) for text in of])
 
 
-def memorised_share(of: Sequence[ScoredText], share: float, order: int = 2) -> list[ScoredText]:
+def memorised_share(of: Sequence[ScoredText], share: float) -> list[ScoredText]:
     """The texts scored by a model that has memorised this share of them: a stand-in for training.
 
-    Its chance of a token is (1 - share) P + share M, M being how often the token followed the `order` tokens before it in
+    Its chance of a token is (1 - share) P + share M, M being how often the token followed the two tokens before it in
     these very texts: a model mixed with a memory (Kuhn and De Mori 1990; Khandelwal et al. 2020). At share 0 it is the
     frozen model.
     """
-    pairs = [
-        [(text.tokens[max(0, place - order) : place], token) for place, token in enumerate(text.tokens)] for text in of
-    ]
+    pairs = [[(text.tokens[max(0, place - 2) : place], token) for place, token in enumerate(text.tokens)] for text in of]
     followed: defaultdict[tuple[str, ...], Counter[str]] = defaultdict(Counter)
     for before, token in chain.from_iterable(pairs):
         followed[before][token] += 1

@@ -8,11 +8,12 @@ has one of the pictures uses `attacks.shared_noise_games.difference`.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import softmax
 
 from dpcl_core import paths
 from dpcl_core.backbones import pixels
@@ -28,7 +29,6 @@ from dpcl_core.spec import DataSpec
 Sharing = Literal["shared", "independent"]
 _RIDGE = 1.0
 _BATCH = 500  # λ; the claim does not depend on it
-_BLOCK = 250  # releases of a duel made at once
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -72,25 +72,10 @@ class Recovery:
     rms_error: float
 
 
-@dataclass(frozen=True, slots=True)
-class Accuracies:
-    """Test accuracy (in [0, 1]) of one learner under one noise scale.
-
-    `shared`: one noise on all pictures and one on all hidden units, before a ReLU; `shared_clipped`: the same before a
-    clip to [-1, 1] with nothing added behind it; `independent`: fresh noise for every picture, before a ReLU.
-    """
-
-    shared: float
-    shared_clipped: float
-    independent: float
-
-
-def pictures(dataset: str = "digits", train_per_class: int | None = None, test_per_class: int | None = None) -> Pictures:
-    """A dataset of square grey pictures; by default all bundled digits.
-
-    Raises DataMissing where its files are not on this computer.
-    """
-    loaded = load.load_dataset(DataSpec(dataset=dataset, train_per_class=train_per_class, test_per_class=test_per_class))
+@cache
+def pictures() -> Pictures:
+    """The bundled digits as training and test pictures."""
+    loaded = load.load_dataset(DataSpec(dataset="digits"))
     train, test = loaded.train, loaded.test
     inputs, tested = (2 * pixels.pixel_rows(part.images).astype(np.float64) - 1 for part in (train, test))
     return Pictures(loaded.title, loaded.classes, inputs, train.labels, tested, test.labels, np.unique(tested))
@@ -123,8 +108,11 @@ def recognised(attempted: NDArray[np.float64], clean: NDArray[np.float64], rows:
     return float((nearest == np.asarray(rows)).mean())
 
 
-def accuracies(data: Pictures, scale: float, *, noise: Noise | None = None) -> Accuracies:
-    """Test accuracy of a learner on pictures with noise of this scale on pixels and twice that on hidden units.
+def accuracies(data: Pictures, scale: float, *, noise: Noise | None = None) -> tuple[float, float, float]:
+    """Test accuracies (in [0, 1]) of a learner on pictures with noise of this scale on pixels, twice that on hidden units.
+
+    The first: one noise on all pictures and one on all hidden units, before a ReLU; the second: the same before a clip to
+    [-1, 1] with nothing added behind it; the third: fresh noise for every picture, before a ReLU.
 
     Random filters, a nonlinearity, and a ridge read-out that is fitted on the noisy training pictures and tested on
     noisy test pictures. With shared noise, training and test pictures have the same; the filters are public.
@@ -141,32 +129,27 @@ def accuracies(data: Pictures, scale: float, *, noise: Noise | None = None) -> A
         np.maximum(part + _hidden(scale * noise.laplace(raw.shape), filters) + 2 * scale * noise.laplace(part.shape), 0)
         for raw, part in ((data.train, one), (data.test, two))
     )
-    return Accuracies(shared, clipped, _read_out(data, *fresh))
+    return shared, clipped, _read_out(data, *fresh)
 
 
-def play(data: Pictures, scale: float, sharing: Sharing, n: int, *, noise: Noise | None = None) -> Duel:
+def play(data: Pictures, scale: float, sharing: Sharing, n: int) -> Duel:
     """n releases of noisy pictures in which she brought one picture, and n in which she brought another.
 
     The attacker has both pictures and one more person's, and sees the noisy pictures. Shared: he subtracts the noise, and
     one of the two pictures fits exactly. Independent: he uses the likelihood ratio of her own row, the best possible test.
     """
-    noise = noise if noise is not None else ReleaseNoise()
     known, first, second = data.train[data.one_of_each()[:3]]
-    sides = []
+    evidence = []
     for hers in (first, second):
-        evidence = []
-        for start in range(0, n, _BLOCK):
-            size = min(_BLOCK, n - start)
-            drawn = scale * noise.laplace((size, (1 if sharing == "shared" else 2), len(hers)))
-            noisy_known, noisy_hers = known + drawn[:, 0], hers + drawn[:, -1]
-            if sharing == "shared":
-                denoised = noisy_hers - (noisy_known - known)
-                fits_first = np.abs(denoised - first).max(axis=1) < np.abs(denoised - second).max(axis=1)
-                evidence.append(np.where(fits_first, np.inf, -np.inf))
-            else:
-                evidence.append((np.abs(noisy_hers - second) - np.abs(noisy_hers - first)).sum(axis=1) / scale)
-        sides.append(np.concatenate(evidence))
-    return Duel(*sides)
+        drawn = scale * ReleaseNoise().laplace((n, (1 if sharing == "shared" else 2), len(hers)))
+        noisy_known, noisy_hers = known + drawn[:, 0], hers + drawn[:, -1]
+        if sharing == "shared":
+            denoised = noisy_hers - (noisy_known - known)
+            fits_first = np.abs(denoised - first).max(axis=1) < np.abs(denoised - second).max(axis=1)
+            evidence.append(np.where(fits_first, np.inf, -np.inf))
+        else:
+            evidence.append((np.abs(noisy_hers - second) - np.abs(noisy_hers - first)).sum(axis=1) / scale)
+    return Duel(*evidence)
 
 
 def worst_epsilon(data: Pictures, scale: float) -> float:
@@ -180,8 +163,7 @@ def claimed_epsilon(data: Pictures, scale: float) -> float:
     The scale is Δ_R/(ε1 λ) and γ_x = Δ_R/λ, so the term is 1/scale, whatever Δ_R, the batch λ and the rest of the budget.
     """
     sizes = claim.sizes(Form((data.side, data.side, 1), -1.0, 1.0), len(data.classes))
-    delta_r = sizes.delta_r("literal")
-    return claim.Plan(sizes, "literal", _BATCH, delta_r / (scale * _BATCH), 1.0).terms(1.0)["ε1/γ_x"]
+    return claim.Plan(sizes, "literal", _BATCH, sizes.delta_r("literal") / (scale * _BATCH), 1.0).terms(1.0)["ε1/γ_x"]
 
 
 def _filters(side: int) -> NDArray[np.float64]:
@@ -280,10 +262,10 @@ def course(form: params.UnlearningForm, score: float, strength: float) -> Course
     """
     features, targets, weights = _public()
     rows, is_digit = np.arange(len(targets)), targets < _DIGITS
-    p_public = _softmax(features @ weights)[rows, targets]
+    p_public = softmax(features @ weights, axis=1)[rows, targets]
     secret, ordinary = [], []
     for _ in range(_N_STEPS + 1):
-        chances = _softmax(features @ weights)
+        chances = softmax(features @ weights, axis=1)
         of_targets = np.maximum(chances[rows, targets], 1e-300)
         secret.append(float(-np.log(of_targets[is_digit]).mean()))
         ordinary.append(float(-np.log(of_targets[~is_digit]).mean()))
@@ -311,11 +293,6 @@ def _public() -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.float6
     logits[:_LENGTH, :_DIGITS] = logits[_LENGTH:, _DIGITS:] = 4.0
     logits[np.arange(_LENGTH, n), words] += 2.0
     return features, targets, np.asarray(np.linalg.lstsq(features, logits, rcond=None)[0], np.float64)
-
-
-def _softmax(logits: NDArray[np.float64]) -> NDArray[np.float64]:
-    shifted = np.exp(logits - logits.max(axis=1, keepdims=True))
-    return np.asarray(shifted / shifted.sum(axis=1, keepdims=True), np.float64)
 
 
 class ModelResult(Document):

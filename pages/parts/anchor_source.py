@@ -142,8 +142,7 @@ def choose(view: state.View) -> Setup:
     setup = Setup(**{**linked, "side": side, "kind": kind, "length": length, "draw": draw})
     if setup.is_played:
         lists = matching.read_vectors(length)
-        noise = _nearest(view, "noise", lists["noises"])
-        return replace(setup, m=int(_nearest(view, "m", lists["counts"])), noise=noise)
+        return replace(setup, m=int(_nearest(view, "m", lists["counts"])), noise=_nearest(view, "noise", lists["noises"]))
     with dials:
         matcher = fields.select(view, "matcher", "Matcher", MATCHERS)
         m = slide(view, "m", "Anchors m", COUNTS, "Public digits at which the density of every entry is evaluated.")
@@ -152,8 +151,7 @@ def choose(view: state.View) -> Setup:
             about = "Its std on every coordinate; groups are about 0.4 apart."
             return replace(setup, noise=slide(view, "noise", "Noise on the lists", LEVELS, about))
         budget = slide(view, "budget", "ε of all four rounds", BUDGETS)
-        before = "0: groups of public digits only, before the first release."
-        number = int(slide(view, "round", "Round", ROUNDS, before))
+        number = int(slide(view, "round", "Round", ROUNDS, "0: groups of public digits only, before the first release."))
         return replace(setup, budget=budget, round=number, clients=int(slide(view, "clients", "Clients", CLIENTS)))
 
 
@@ -310,7 +308,7 @@ def rounds_of(result: Result, cell: Cell | None) -> tuple[Signatures, ...]:
 
 def at_round(result: Result, rounds: tuple[Signatures, ...], view: state.View) -> int:
     """Index of the chosen round, at first the last one, which the link does not name."""
-    linked = cast("int | None", view["at"])
+    linked = view["at"]
     start = (linked if linked is not None and linked <= len(rounds) else len(rounds)) - 1
     at = _slide_rounds("Round", result, rounds, start, view.key(f"at-{len(rounds)}"))
     view.values["at"] = None if at == len(rounds) - 1 else at + 1

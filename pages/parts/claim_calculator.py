@@ -144,10 +144,9 @@ def leak() -> None:
         )
 
 
-def rounded_up(value: float, digits: int = 4) -> str:
-    """A privacy parameter as text, rounded up."""
-    step = 10.0**-digits
-    return f"{math.ceil(value / step - 1e-6) * step:.{digits}f}".rstrip("0").rstrip(".")
+def rounded_up(value: float) -> str:
+    """A privacy parameter as text, rounded up to four decimals."""
+    return f"{math.ceil(value / 1e-4 - 1e-6) * 1e-4:.4f}".rstrip("0").rstrip(".")
 
 
 def rounded_down(value: float, digits: int = 2) -> float:

@@ -40,14 +40,12 @@ FIELDS: list[link.Field[Any]] = [
 def page(codec: link.Codec) -> None:
     """The view. `codec`: of the links of the page, which have `FIELDS`."""
     view = state.View("runs", codec)
-    linked = (*cast("tuple[str, ...]", view["runs"]), *st.session_state.get(view.key("runs"), ()))
-    stored = _listed() | state.store().listed(linked)
+    stored = _listed() | state.store().listed((*view["runs"], *st.session_state.get(view.key("runs"), ())))
     runs = {run_id: run for run_id, run in stored.items() if comparison.has_result(run)}
     start, missing = _initial_runs(view, runs, stored)
     place = layout.heading("Runs", "Which is better, and is it real?", notices=[*view.read.notices, *missing])
     if not runs:
-        with st.container(key="card-empty"):
-            st.markdown(_NOTHING_YET)
+        with layout.card("empty", _NOTHING_YET):
             st.page_link("pages/train.py", label="Start a run")
         example = state.example()
         run_panel.statement(example, example.spec.privacy.usual_epsilon, is_over=True)
@@ -81,7 +79,7 @@ def _initial_runs(view: state.View, runs: dict[str, Run], stored: dict[str, Run]
     Those of the link, else two that are compared best, else the newest. A ceiling is trained to be read beside its
     run, so only a link or a visitor opens one here.
     """
-    linked = cast("tuple[str, ...]", view["runs"])
+    linked = view["runs"]
     missing = [
         comparison.no_result(stored[one]) if one in stored else f"The link names run {one}, which this store does not have."
         for one in linked if one not in runs
@@ -115,8 +113,7 @@ def _offered(view: state.View, runs: dict[str, Run]) -> list[str]:
 def _listed(text: str = "") -> dict[str, Run]:
     """The finished runs that a search finds, as many as a page lists, in the list's order."""
     store = state.store()
-    only = fields.wanted(text, store)
-    return {run.id: run for run in store.list_runs(fields.LISTED, states=("finished",), only=only)}
+    return {run.id: run for run in store.list_runs(fields.LISTED, states=("finished",), only=fields.wanted(text, store))}
 
 
 def draw(view: state.View, run_ids: Sequence[str]) -> None:
@@ -137,8 +134,7 @@ def draw(view: state.View, run_ids: Sequence[str]) -> None:
         st.warning(unequal)
     shared = sorted(set.intersection(*(set(spec.privacy.epsilons) for spec in specs.values())))
     if (chosen := _budget(view, shared)) is not None:
-        guarantees = [(letter, r.guarantees[chosen]) for letter, r in results.items() if chosen in r.guarantees]
-        pecl_claim.side_by_side(guarantees)
+        pecl_claim.side_by_side([(letter, r.guarantees[chosen]) for letter, r in results.items() if chosen in r.guarantees])
         frames = {letter: result.accuracy[result.accuracy["epsilon"] == chosen] for letter, result in results.items()}
         runs = _runs(results, frames)
         words = {"claimed": ", or ε only claimed", "replay": ", or ε of the replay alone"}
@@ -169,7 +165,7 @@ def draw(view: state.View, run_ids: Sequence[str]) -> None:
 def _budget(view: state.View, budgets: list[float]) -> float | None:
     if not budgets:
         return None
-    linked = cast("float | None", view["focus"])
+    linked = view["focus"]
     default = linked if linked in budgets else 1.0 if 1.0 in budgets else budgets[len(budgets) // 2]
     if len(budgets) == 1:
         st.caption(f"The runs share one budget: ε = {epsilon_text(budgets[0])}.")

@@ -202,7 +202,7 @@ def panel(
     if best is None:
         st.info(NO_BUDGET)
         return
-    linked = cast("int | None", view["wanted"])
+    linked = view["wanted"]
     start = linked if linked is not None else max(1, min(100, round(90 * best)))  # nine tenths of the best
     wanted = st.number_input(
         f"Wanted {score} (%)", 1, 100, start, key=view.key("wanted"), width=220,

@@ -57,15 +57,15 @@ def _body(view: state.View, given: Guarantee | None) -> None:
     with left, layout.card("list-reading"):
         printed, reading = _controls(view)
     with right:
-        with layout.card("list-costs"):
+        with layout.card("list-costs", "**Claimed and computed, for this reading**"):
             _costs(reading)
-        with layout.card("list-needed"):
+        with layout.card("list-needed", "**How much noise would the claims need?**"):
             _needed(reading)
     readings = layout.card("list-readings")
     left, right = st.columns(2)
-    with left, layout.card("list-audits"):
+    with left, layout.card("list-audits", "**Attack it**"):
         _attacks(view, reading)
-    with right, layout.card("list-local"):
+    with right, layout.card("list-local", "**A server that sees each client's own list**"):
         _local(reading)
     with readings:  # drawn last, because the first time takes seconds
         st.markdown("**Every reading, at the printed noise**")
@@ -108,7 +108,7 @@ def _controls(view: state.View) -> tuple[Benchmark, Reading]:
     rate = 1.0 if sampling == "everyone" else fields.share(view, "r_rate", "share of clients a round, q", 0.01, 0.01)
     adjacency = fields.select(view, "r_adjacency", "Neighbouring data differ by", ADJACENCIES)
     clipping = fields.select(view, "r_clipping", "Clipped to B is", CLIPPING)
-    groups = cast(int, view["r_groups"])
+    groups = view["r_groups"]
     if clipping != "joint":
         groups = fields.whole(view, "r_groups", "K groups" if clipping == "mode" else "L entries")
     coin = fields.flag(view, "r_coin", "All statistics of a round come from the same clients: amplified once")
@@ -127,7 +127,6 @@ def _controls(view: state.View) -> tuple[Benchmark, Reading]:
 
 def _costs(reading: Reading) -> None:
     """Draws claimed and computed ε of this reading at the three printed noises: replay, head, and both together."""
-    st.markdown("**Claimed and computed, for this reading**")
     at_each_noise = [replace(reading, noise_multiplier=sigma) for sigma in TABLE_5.values()]
     replays = [costs(replace(one, head_multiplier=None)) for one in at_each_noise]
     alone = together = ["no bound"] * len(TABLE_5)
@@ -142,8 +141,7 @@ def _costs(reading: Reading) -> None:
         "**head alone**": alone,
         "**replay and head together**": together,
     }
-    heads = ("computed ε; claims not verified", *_titles())
-    layout.draw_table(heads, ((name, *cells) for name, cells in rows.items()))
+    layout.draw_table(("computed ε; claims not verified", *_titles()), ((name, *cells) for name, cells in rows.items()))
     share = reading.sensitivity * math.sqrt(reading.n_statistics * (2 if reading.with_list else 1))
     drawn = {
         "poisson": f"amplified by Poisson sampling at rate {reading.sample_rate:g}",
@@ -174,7 +172,6 @@ def _costs(reading: Reading) -> None:
 
 def _needed(reading: Reading) -> None:
     """Draws the noise that would satisfy the claims, searched on request: some seconds of accounting."""
-    st.markdown("**How much noise would the claims need?**")
     st.caption("The smallest multiplier per statistic that keeps this reading within ε, for the replay only.")
     results = st.session_state.setdefault("list-needed", {})
     replay_only = replace(reading, head_multiplier=None)
@@ -211,7 +208,6 @@ def _local(reading: Reading) -> None:
         return " / ".join(map(_number, pair))
 
     rows = ((f"{n:,}{remarks.get(n, '')}", *(cell(n, sigma) for sigma in TABLE_5.values())) for n in counts)
-    st.markdown("**A server that sees each client's own list**")
     titles = (f"σ = {sigma:g}" for sigma in TABLE_5.values())
     layout.draw_table(("rounds in which the client takes part", *titles), rows, names=0)
     st.caption(WORDS["cslr_claim"]["local"])
@@ -232,7 +228,6 @@ def _number(epsilon: float | None) -> str:
 
 def _attacks(view: state.View, reading: Reading) -> None:
     """Draws the choice of a claim and its attacks."""
-    st.markdown("**Attack it**")
     titles = {epsilon: f"ε = {epsilon_text(epsilon)}, σ = {sigma:g}" for epsilon, sigma in TABLE_5.items()}
     start = None if view["r_claim"] in TABLE_5 else 4.0
     claimed = fields.segmented(view, "r_claim", "Claim that is attacked, not verified", titles, start=start)

@@ -29,11 +29,7 @@ from dpcl_core.spec import Settings, fields_of
 from pages.parts import link, state
 from pages.parts.text import WORDS, capital
 
-Sort = Literal["whole", "number", "choice", "flag", "text", "texts", "wholes"]
-_SORTS: Mapping[tuple[str, str], Sort] = {  # by the kind of a form, and of its items
-    ("integer", ""): "whole", ("number", ""): "number", ("choice", ""): "choice", ("boolean", ""): "flag",
-    ("text", ""): "text", ("list", "text"): "texts", ("list", "integer"): "wholes",
-}  # fmt: skip
+Sort = Literal["integer", "number", "choice", "boolean", "text", "texts", "integers"]  # the kind of a form, or of its items
 _MOST = 10**6
 
 
@@ -55,13 +51,13 @@ class Setting:
         """The codec kind of the setting in a link."""
         ends = ((-link.UNBOUNDED, self.low), (link.UNBOUNDED, self.high))
         kinds: dict[Sort, object] = {
-            "whole": link.Whole(int(self.low or 0), int(self.high if self.high is not None else _MOST)),
+            "integer": link.Whole(int(self.low or 0), int(self.high if self.high is not None else _MOST)),
             "number": link.Number(*(bound if given is None else given for bound, given in ends)),
             "choice": link.Choice(self.options),
-            "flag": link.Flag(),
+            "boolean": link.Flag(),
             "text": link.Text(),
             "texts": link.Many(link.Text(60)),
-            "wholes": link.Many(link.Whole(-_MOST, _MOST), 1000),
+            "integers": link.Many(link.Whole(-_MOST, _MOST), 1000),
         }
         kind = cast("link.Kind[object]", kinds[self.sort])
         return link.Maybe(kind) if self.is_optional else kind
@@ -71,9 +67,9 @@ class Setting:
         match self.sort:
             case "choice":
                 return f"“{option_title(str(value))}”"
-            case "flag":
+            case "boolean":
                 return "on" if value else "off"
-            case "texts" | "wholes":
+            case "texts" | "integers":
                 return ", ".join(map(str, cast("tuple[object, ...]", value)))
             case "number":
                 return f"{value:g}"
@@ -92,15 +88,15 @@ def option_title(option: str) -> str:
 
 
 def _setting(name: str, form: Form, field: Field[Any]) -> Setting:
-    of = form.of[0].kind if form.kind == "list" else ""
-    if (form.kind, of) not in _SORTS:
+    sort = f"{form.of[0].kind}s" if form.kind == "list" else form.kind
+    if sort not in get_args(Sort):
         raise TypeError(f"no widget for the setting {name}: {form}")
     words, said = name.replace("_", " ").capitalize(), field.metadata
     low, high = (
         next((form.bounds[end] for end in ends if end in form.bounds), None) for ends in (("ge", "gt"), ("le", "lt"))
     )
     return Setting(
-        name, said.get("title") or words, said.get("description", ""), _SORTS[form.kind, of], field.default, low, high,
+        name, said.get("title") or words, said.get("description", ""), cast(Sort, sort), field.default, low, high,
         cast("tuple[str, ...]", form.choices), form.optional,
     )  # fmt: skip
 
@@ -233,7 +229,7 @@ def row(title: str, options: Sequence[Any], index: int, **looks: Any) -> Any:
 def whole(view: state.View, name: str, title: str, *, usual: int | None = None, of: str = "", width: int = 150) -> int:
     """A whole number. `usual`: the default if the link has no value; it depends on other choices, named by `of`."""
     low, high = _bounds(view, name)
-    start = cast("int | None", view[name]) or usual or int(low)
+    start = view[name] or usual or int(low)
     key = "-".join(filter(None, (view.key(name), of)))
     value = int(st.number_input(title, int(low), int(high), start, key=key, width=width))
     view.values[name] = None if value == usual else value
@@ -245,14 +241,13 @@ def number(view: state.View, name: str, title: str, *, start: float | None = Non
     low, high = _bounds(view, name)
     # With a default, a toggle beside it uses the field's key, so the number needs another one.
     key = view.key(name) if start is None else f"{view.key(name)}-value"
-    shown = float(cast("float | None", view[name]) or start or low)
+    shown = float(view[name] or start or low)
     return view.keep(name, float(st.number_input(title, low, high, shown, key=key, format="%g", width=width)))
 
 
 def share(view: state.View, name: str, title: str, low: float, step: float) -> float:
     """A share on a slider, from `low` to the link's upper bound."""
-    high, start = _bounds(view, name)[1], cast(float, view[name])
-    return view.keep(name, float(st.slider(title, low, high, start, step, key=view.key(name))))
+    return view.keep(name, float(st.slider(title, low, _bounds(view, name)[1], view[name], step, key=view.key(name))))
 
 
 def flag(view: state.View, name: str, title: str, help: str | None = None) -> bool:
@@ -262,7 +257,7 @@ def flag(view: state.View, name: str, title: str, help: str | None = None) -> bo
 
 def delta(view: state.View, name: str) -> float:
     """δ: a power of ten, or the value of the link."""
-    linked = cast(float, view[name])
+    linked = view[name]
     options, key = sorted({1e-8, 1e-7, 1e-6, 1e-5, 1e-4, linked}), view.key(name)
     return view.keep(name, float(st.select_slider("δ", options, linked, format_func=lambda one: f"{one:g}", key=key)))
 
@@ -289,8 +284,7 @@ def one_of(title: str, options: Sequence[T], view: state.View, name: str, shown:
     if len(options) == 1:
         view.values.pop(name, None)
         return options[0]
-    key = view.key(f"{name}-{len(options)}")
-    return select(view, name, title, {option: shown(option) for option in options}, key=key)
+    return select(view, name, title, {option: shown(option) for option in options}, key=view.key(f"{name}-{len(options)}"))
 
 
 @st.cache_data(ttl=3, show_spinner=False)
@@ -320,8 +314,7 @@ def release(dropped: UploadedFile) -> None:
     context = get_script_run_ctx()
     manager = None if context is None else context.uploaded_file_mgr
     if context is not None and isinstance(manager, MemoryUploadedFileManager) and isinstance(dropped, UploadedFile):
-        name = UploadedFileRec(dropped.file_id, dropped.name, dropped.type, b"")
-        manager.add_file(context.session_id, name)
+        manager.add_file(context.session_id, UploadedFileRec(dropped.file_id, dropped.name, dropped.type, b""))
         dropped.truncate(0)
 
 

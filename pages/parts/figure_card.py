@@ -138,8 +138,7 @@ def drawing(picture: Picture, key: str, *, by_plotly: bool = False) -> None:
 def _drawing(picture: Picture, place: int, *, is_large: bool, dark: bool) -> tuple[Picture, bytes]:
     from dpcl_core.figures import svg  # needs NumPy, which no page loads before its first figure
 
-    factor = layout.FACTOR if is_large else 1.0
-    return picture, json_bytes(svg.in_page(picture, place=place, factor=factor, dark=dark))
+    return picture, json_bytes(svg.in_page(picture, place=place, factor=layout.FACTOR if is_large else 1.0, dark=dark))
 
 
 def footer(

@@ -3,7 +3,6 @@
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from html import escape
 from itertools import pairwise
 from mimetypes import guess_type
@@ -186,54 +185,42 @@ def _prose(text: str, seen: set[course.Word]) -> str:
 # A page of several views: the address names the one that is drawn. To change it is a change of page, with widgets anew.
 
 
-_VIEWS: Final = "views-of-page"  # session key: what the heading draws the choice from
+_VIEWS: Final = "views-of-page"  # session key: how the heading draws the choice, and its notices
 _TURNED: Final = "turned-view"  # session key: the address that a browser may still send after another view was chosen
-
-
-@dataclass(frozen=True)
-class _Views:
-    """The titles of a page's views by name, the open one, and a notice where the link asks for another."""
-
-    titles: Mapping[str, str]
-    opened: str
-    notices: list[str]
-
-    @property
-    def key(self) -> str:
-        return f"view-of-{'-'.join(self.titles)}"
-
-    def turn(self) -> None:
-        """Opens the view that was chosen, as it was left; a callback."""
-        st.session_state[link.VIEW] = str(st.session_state[self.key])
-        state.change_page()
-        st.session_state[_TURNED] = st.query_params.to_dict(), state.n_changes()
-        link.put({})
-
-    def draw(self) -> None:
-        """Draws the choice."""
-        st.session_state[self.key] = self.opened
-        st.segmented_control(
-            "View of the page", list(self.titles), format_func=self.titles.__getitem__, key=self.key, required=True,
-            on_change=self.turn, label_visibility="collapsed",
-        )  # fmt: skip
 
 
 def open_view(titles: Mapping[str, str]) -> str:
     """The name of the view to draw: the link's, else the one open last, else the first; `heading` draws the choice."""
-    views = _Views(titles, next(iter(titles)), [])
-    last, address = st.session_state.get(f"last-{views.key}"), st.query_params.to_dict()
+    key, notices = f"view-of-{'-'.join(titles)}", list[str]()
+    last, address = st.session_state.get(f"last-{key}"), st.query_params.to_dict()
     is_behind = st.session_state.get(_TURNED) == (address, state.n_changes())
     if is_behind and not state.is_history():  # a fast visitor, or a slow browser
         link.restore()
     asked = st.query_params.get(link.VIEW)
     if asked is not None and asked not in titles:
-        views.notices.append(f"The link asks for view = {asked[:40]}: must be one of {', '.join(titles)}.")
-    opened = next(str(name) for name in (asked, last, views.opened) if name in titles)
+        notices.append(f"The link asks for view = {asked[:40]}: must be one of {', '.join(titles)}.")
+    opened = next(str(name) for name in (asked, last, *titles) if name in titles)
     if st.session_state.get(link.VIEW) != opened:
         st.session_state[link.VIEW] = opened
         state.change_page()
-    st.session_state[_VIEWS] = replace(views, opened=opened)
-    st.session_state[f"last-{views.key}"] = opened  # the choice itself is forgotten on another page
+
+    def turn() -> None:
+        """Opens the view that was chosen, as it was left; a callback."""
+        st.session_state[link.VIEW] = str(st.session_state[key])
+        state.change_page()
+        st.session_state[_TURNED] = st.query_params.to_dict(), state.n_changes()
+        link.put({})
+
+    def draw() -> None:
+        """Draws the choice."""
+        st.session_state[key] = opened
+        st.segmented_control(
+            "View of the page", list(titles), format_func=titles.__getitem__, key=key, required=True, on_change=turn,
+            label_visibility="collapsed",
+        )  # fmt: skip
+
+    st.session_state[_VIEWS] = draw, notices
+    st.session_state[f"last-{key}"] = opened  # the choice itself is forgotten on another page
     return opened
 
 
@@ -293,17 +280,16 @@ def heading(title: str, question: str, *, notices: Sequence[str] = ()) -> DeltaG
     # this when the first request to a fresh server is a link to a page; after the first `st.navigation` of app.py it does
     # not happen again. A test may run a page file by itself.
     context = get_script_run_ctx()
-    through_app = st.session_state.pop(INSIDE, False)
-    if not through_app and context is not None and context.main_script_path.endswith("app.py"):
+    if not st.session_state.pop(INSIDE, False) and context is not None and context.main_script_path.endswith("app.py"):
         PagesManager.uses_pages_directory = False
         st.rerun()
     st.session_state[_SEEN] = set()  # starts a page: no word is explained yet
     with st.container(key="page-head", gap="small"):
         st.title(title, anchor=False)
-        views: _Views | None = st.session_state.pop(_VIEWS, None)
-        if views is not None:
+        draw_views, of_views = st.session_state.pop(_VIEWS, (None, ()))
+        if draw_views is not None:
             with st.container(key="page-views"):
-                views.draw()
+                draw_views()
         markdown(question)
         place = st.container(key="page-actions", horizontal=True, horizontal_alignment="right", width="content", gap="small")
     # A browser draws at once all that it has received, which is slow: it gets time for the heading of its first page. Start
@@ -312,7 +298,7 @@ def heading(title: str, question: str, *, notices: Sequence[str] = ()) -> DeltaG
     st.session_state[_HEADER_SEEN] = True
     if is_first and st.session_state.get("page") and st.context.headers:  # a test without a browser has no headers
         time.sleep(0.2)
-    for notice in [*(views.notices if views is not None else ()), *notices]:
+    for notice in [*of_views, *notices]:
         st.warning(plain(notice))
     return place
 

@@ -38,20 +38,17 @@ REPAIRS = {
     "dp-coeff-memory": "once, on sums over all",
 }
 
-# The bundled digits as training and test pictures.
-bundled_pictures = st.cache_resource(show_spinner=False)(game.pictures)
-
 
 def _pictures_source() -> Provenance:
     """Where numbers on these pictures come from."""
-    pictures = bundled_pictures()
+    pictures = game.pictures()
     return Provenance(pictures.title, len(pictures.train), "Laplace noise on pixels")
 
 
 def two_ways(stage: Stage) -> int:
     """Ten pictures under both kinds of noise, and the size of the noise on one of them."""
     stage.press("Draw the noises", lambda: True)
-    pictures = bundled_pictures()
+    pictures = game.pictures()
     scale, noisy = _noisy_pictures(stage)
     stage.see()
     ten = pictures.one_of_each()
@@ -66,7 +63,7 @@ def two_ways(stage: Stage) -> int:
 
 def subtract(stage: Stage) -> int:
     """Subtracting the visitor's own picture reveals the others, at any noise strength."""
-    pictures = bundled_pictures()
+    pictures = game.pictures()
     label = fields.choice("Your picture", dict(enumerate(pictures.classes)), 0, fields.row, key=stage.key("yours"))
     stage.press("Subtract", lambda: True)
     ten = pictures.one_of_each()
@@ -86,7 +83,7 @@ def subtract(stage: Stage) -> int:
 def nobody(stage: Stage) -> int:
     """The attack with public pictures of other people only."""
     stage.press("Compare the means", lambda: True)
-    pictures = bundled_pictures()
+    pictures = game.pictures()
     ten, every = pictures.one_of_each(), np.arange(len(pictures.train))
     scale, noisy = _noisy_pictures(stage)
     attempts = _attempts(stage, lambda rows: game.from_mean(rows, pictures.test), noisy, every, scale)
@@ -110,20 +107,19 @@ def nobody(stage: Stage) -> int:
 def a_learner(stage: Stage) -> int:
     """Accuracy of three learners at every noise strength; the slider picks one."""
 
-    def train() -> dict[float, game.Accuracies]:
-        return {scale: game.accuracies(bundled_pictures(), scale) for scale in (0.0, *SCALES)}
+    def train() -> dict[float, tuple[float, float, float]]:
+        return {scale: game.accuracies(game.pictures(), scale) for scale in (0.0, *SCALES)}
 
     accuracies, scale = stage.press("Train them all", train), stage.choose("strength", SCALES)
     stage.see()
     nearest = min(accuracies, key=lambda each: abs(each - scale))
-    columns = zip(*((each.shared, each.shared_clipped, each.independent) for each in accuracies.values()), strict=True)
-    curves = {name: dict(zip(accuracies, column, strict=True)) for name, column in zip(LEARNERS, columns, strict=True)}
-    chance = 1 / len(bundled_pictures().classes)
-    picture = stream.accuracy_by_scale(curves, chosen=nearest, chance=chance, dark=stage.dark)
+    columns = by_name(LEARNERS, accuracies.values())
+    curves = {name: dict(zip(accuracies, column, strict=True)) for name, column in columns.items()}
+    picture = stream.accuracy_by_scale(curves, chosen=nearest, chance=1 / len(game.pictures().classes), dark=stage.dark)
     table = pd.DataFrame(curves).rename_axis("b").reset_index()
     stage.card(picture, _pictures_source(), table, "Accuracy of three learners")
     st.caption("One draw of the noise for each point; the learner's filters are random, public and the same for all.")
-    last = accuracies[SCALES[-1]].shared
+    last = accuracies[SCALES[-1]][0]
     return 2 if last > 0.75 else 1 if last > 0.3 else 0
 
 
@@ -131,10 +127,10 @@ def the_claim(stage: Stage) -> int:
     """Claimed, valid and proved ε, for shared and for fresh noise."""
 
     def played(scale: float) -> dict[game.Sharing, noise.Duel]:
-        return {sharing: game.play(bundled_pictures(), scale, sharing, N_ROUNDS) for sharing in ROWS}
+        return {sharing: game.play(game.pictures(), scale, sharing, N_ROUNDS) for sharing in ROWS}
 
     duels, scale = stage.chosen(f"Play 2 × {N_ROUNDS:,} rounds", played, "strength", SCALES)
-    claimed, worst = (of(bundled_pictures(), scale) for of in (game.claimed_epsilon, game.worst_epsilon))
+    claimed, worst = (of(game.pictures(), scale) for of in (game.claimed_epsilon, game.worst_epsilon))
     holds: dict[game.Sharing, str] = {"shared": "**no bound**", "independent": f"{worst:.3g}"}
     draw_table(("", "ε claimed (Theorem 2)", "ε that holds", "machine right", "ε at least, proven"), (
         (ROWS[sharing], f"{claimed:.2g} (not verified)", holds[sharing], percent(one.share_right),
@@ -173,8 +169,7 @@ def _noisy_pictures(stage: Stage) -> tuple[float, Noisy]:
     scale = stage.choose("strength", SCALES)
 
     def noisy() -> Noisy:
-        train = bundled_pictures().train
-        return {sharing: game.perturbed(train, scale, sharing, ReleaseNoise()) for sharing in ROWS}
+        return {sharing: game.perturbed(game.pictures().train, scale, sharing, ReleaseNoise()) for sharing in ROWS}
 
     return scale, stage.latest("noisy", noisy, scale)
 
@@ -184,7 +179,7 @@ def _attempts(
     *settings: object,
 ) -> dict[game.Sharing, tuple[NDArray[np.float64], game.Recovery]]:  # fmt: skip
     """By kind of noise: what an attack makes of all noisy pictures, and how close it comes to these rows."""
-    clean, levels = bundled_pictures().train[rows], bundled_pictures().levels
+    clean, levels = game.pictures().train[rows], game.pictures().levels
 
     def attempted() -> dict[game.Sharing, tuple[NDArray[np.float64], game.Recovery]]:
         found = {sharing: attack(published) for sharing, published in noisy.items()}

@@ -52,8 +52,7 @@ def turn_it(stage: Stage) -> int:
     picture = stream.token_weights(scores, lines, chosen=DIGIT, dark=stage.dark)
     table = pd.DataFrame({"score": scores, **lines})
     stage.card(picture, None, table, "How each term pulls at a token", note=f"λ = {strength:g}")
-    least = 1 / (DIGIT - game.THETA)
-    st.caption(WORDS["lesson_sign"]["turn_it"].format(digit=DIGIT, theta=game.THETA, least=least))
+    st.caption(WORDS["lesson_sign"]["turn_it"].format(digit=DIGIT, theta=game.THETA, least=1 / (DIGIT - game.THETA)))
     return 0 if _pull("flipped", DIGIT, strength) < 0 else 1
 
 
@@ -98,8 +97,7 @@ def planted(stage: Stage) -> int:
 def answers_only(stage: Stage) -> int:
     """The recorded training in which only the answer counts."""
     record = stage.results("Show what was measured", game.record)
-    rows = {_name(one): one for one in record.variants if one.loss == "answer"}
-    _exposures(stage, record, rows)
+    _exposures(stage, record, {_name(one): one for one in record.variants if one.loss == "answer"})
     none, printed = record.of("answer", "none"), record.of("answer", "printed", 10.0, "oracle")
     rise = printed.mean("exposure", "16") - none.mean("exposure", "16")
     return 2 if rise > NEAR else 1 if rise > 0.5 else 0
@@ -290,8 +288,7 @@ def on_the_client(stage: Stage) -> int:
     world = _world(32)
 
     def play(epsilon: float) -> list[float]:
-        rounds = range(modes.N_ROUNDS + 1)
-        return [_share(modes.client_side(world, matching.CENTRED, 50, epsilon, n, 1))[1] for n in rounds]
+        return [_share(modes.client_side(world, matching.CENTRED, 50, epsilon, n, 1))[1] for n in range(modes.N_ROUNDS + 1)]
 
     shares, epsilon = stage.chosen("Play four rounds", play, "epsilon", BUDGETS)
     cells = [percent(share, 0) for share in shares]

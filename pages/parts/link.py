@@ -9,7 +9,6 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from dataclasses import field as dataclass_field
 from typing import Any, Generic, Protocol, TypeVar
 from urllib.parse import urlencode
 
@@ -264,15 +263,8 @@ def _short(text: str) -> str:
 # The address bar: the parameters of the visited page's view, beside them the presenter's size, and links to the view.
 
 
-_LINKS = "links-to-this-view"
-
-
-@dataclass
-class _Links:
-    """The links on a page to its own view: a page knows its view only when all of its controls are drawn."""
-
-    view: dict[str, str] | None = None
-    places: list[DeltaGenerator] = dataclass_field(default_factory=list)
+# Session keys: the page's own view, known only when all of its controls are drawn, and the places of links that await it.
+_OWN, _PLACES = "own-view-of-page", "links-to-this-view"
 
 
 def parameters() -> dict[str, str]:
@@ -294,20 +286,19 @@ def put(settings: Mapping[str, str]) -> None:
 
 def restore() -> None:
     """Writes the address of what was drawn last, where a browser has sent an older one."""
-    st.query_params.from_dict(_links().view or open_view())
+    st.query_params.from_dict(st.session_state.get(_OWN) or open_view())
 
 
 def begin() -> None:
     """Starts a page: its view is not known yet."""
-    st.session_state[_LINKS] = _Links()
+    st.session_state[_OWN], st.session_state[_PLACES] = None, []
 
 
 def settle() -> None:
     """Writes all links that the page has drawn so far: the address bar has its view now."""
-    links = _links()
-    links.view = without_trackers(st.query_params.to_dict())
-    for place in links.places:
-        _write(place, links.view)
+    view = st.session_state[_OWN] = without_trackers(st.query_params.to_dict())
+    for place in st.session_state.setdefault(_PLACES, []):
+        _write(place, view)
 
 
 def offer(source: str) -> None:
@@ -319,16 +310,11 @@ def offer(source: str) -> None:
 
 def draw() -> None:
     """Draws the link to this view, at once or as soon as the page knows its view."""
-    links, place = _links(), st.empty()
-    if links.view is None:
-        links.places.append(place)
+    place, view = st.empty(), st.session_state.get(_OWN)
+    if view is None:
+        st.session_state.setdefault(_PLACES, []).append(place)
     else:
-        _write(place, links.view)
-
-
-def _links() -> _Links:
-    links: _Links = st.session_state.setdefault(_LINKS, _Links())
-    return links
+        _write(place, view)
 
 
 def _write(place: DeltaGenerator, view: Mapping[str, str]) -> None:

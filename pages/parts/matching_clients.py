@@ -1,6 +1,6 @@
 """Matching clients on Explore: lists of simulated clients or of a run, and what other anchors or more noise would change."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from functools import partial
 from itertools import islice
@@ -22,7 +22,7 @@ from dpcl_core.figures import curves
 from dpcl_core.figures import matching as figures
 from dpcl_core.results import Result
 from dpcl_core.runs import frames
-from dpcl_core.spec import Cell, Params
+from dpcl_core.spec import Cell
 from pages.parts import anchor_source, fields, figure_card, layout, link, run_panel, state
 from pages.parts.anchor_source import Scene, Setup
 from pages.parts.text import WORDS, plain
@@ -75,7 +75,7 @@ def maps(view: state.View, scene: Scene) -> None:
 
 def nearest(result: Result, now: Signatures) -> None:
     """Draws the public anchors nearest to each group's released prototype: pictures or sentences, where there are some."""
-    data, source = datasets.CARDS.get(result.spec.data.dataset), _source(result, now)
+    data, source = datasets.CARDS.get(result.spec.data.dataset), _rematch(_key(result, now), result, now)
     if data is None or source is None or not (examples := load.shown(data.kind, data.shape)):
         return
     with layout.card("group-anchors"):
@@ -116,10 +116,9 @@ def margins(scene: Scene) -> None:
 
 def confusion(scene: Scene) -> None:
     """Draws the table of groups against true modes."""
-    entries = scene.entries
     names = scene.now.mode_names or tuple(f"mode {mode + 1}" for mode in range(max(scene.now.entries.mode, default=-1) + 1))
-    picture = figure_card.built(figures.confusion, entries, scene.now.prototypes.name, names)
-    table: pd.DataFrame = entries.groupby(["mode", "name"], as_index=False).size()
+    picture = figure_card.built(figures.confusion, scene.entries, scene.now.prototypes.name, names)
+    table: pd.DataFrame = scene.entries.groupby(["mode", "name"], as_index=False).size()
     note = "entries; only the simulator knows the truth"
     scene.show(picture, key="confusion", title="Matched and true", note=note, table=table)
 
@@ -213,8 +212,7 @@ def what_if(
     """The run's own scene with unchanged settings; else its lists re-matched, which a notice says above the figures."""
     recorded = anchor_source.scene(result, rounds, at, is_live=is_live)
     shown = recorded.now
-    source = _source(result, shown) if settings is not None else None
-    if settings is None or source is None:
+    if settings is None or (source := _rematch(_key(result, shown), result, shown)) is None:
         return recorded
     compute, (m, noise) = partial(_computed, _key(result, shown), _source=source), settings
 
@@ -254,14 +252,10 @@ def _key(result: Result, now: Signatures) -> Key:
     return str(result.run_id), now.cell, now.task, now.round
 
 
-def _source(result: Result, now: Signatures) -> Rematch | None:
-    return _rematch(_key(result, now), anchor_source.matchings(result), now, result.spec.params)
-
-
 # A recorded round never changes, so what is computed from it is cached under its key.
 @st.cache_resource(max_entries=20, show_spinner=False)
-def _rematch(key: Key, _all: Sequence[Signatures], _now: Signatures, _params: Params) -> Rematch | None:
-    return Rematch.of(_all, _now, _params)
+def _rematch(key: Key, _result: Result, _now: Signatures) -> Rematch | None:
+    return Rematch.of(anchor_source.matchings(_result), _now, _result.spec.params)
 
 
 @st.cache_resource(max_entries=500, show_spinner=False)
@@ -365,8 +359,7 @@ def _simulation(view: state.View, controls: DeltaGenerator, answer: DeltaGenerat
 def _run(view: state.View, controls: DeltaGenerator, answer: DeltaGenerator) -> None:
     """Draws a run, live or finished: its figures, and the what-if with other anchors or noise."""
     with controls:
-        linked = cast("str | None", st.session_state.get(view.key("run"), view["run"]))
-        if not (runs := fields.runs(state.where(), linked, "clients")):
+        if not (runs := fields.runs(state.where(), st.session_state.get(view.key("run"), view["run"]), "clients")):
             with answer, layout.card("anchor-map", "**No lists to show yet**"):
                 st.info(anchor_source.NO_RUN)
                 layout.arrow("train", "To the Train page")
@@ -419,11 +412,10 @@ def _watch(view: state.View, run_id: str, model: Cell | None) -> None:
 
 def _more(scene: Scene, noise: float | None) -> None:
     """Draws the other figures, in tabs, when opened."""
-    draw = {
+    layout.views({
         "Margins": lambda: margins(scene),
         "Matched and true": lambda: confusion(scene),
         "Noise": lambda: by_noise(scene, noise),
         "Anchors": lambda: anchors(scene),
         "Signal": lambda: signal(scene),
-    }
-    layout.views(draw, "anchor-views")
+    }, "anchor-views")  # fmt: skip

@@ -51,9 +51,7 @@ STEPS = ("1 · Your file", "2 · What is what", "3 · Protect whom", "4 · One m
 
 def step(head: str) -> DeltaGenerator:
     """Draws the head of a step; gives the place for its fields."""
-    place = layout.card(f"own-step-{head[0]}")
-    place.markdown(f"**{head}**")
-    return place
+    return layout.card(f"own-step-{head[0]}", f"**{head}**")
 
 
 def people_column(columns: Sequence[str]) -> str | None:

@@ -2,7 +2,6 @@
 
 import json
 import tempfile
-from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path, PurePath
@@ -199,9 +198,7 @@ def _newest(name: str) -> Run | None:
 @st.cache_data(max_entries=20, show_spinner=False)
 def _files(where: tuple[str, str, str], run_id: str) -> dict[str, bytes]:
     """The released classifier of a run as files; empty where it has none."""
-    with suppress(BadInput):
-        return export.classifier(state.store(), run_id)
-    return {}
+    return state.unless_refused(export.classifier, state.store(), run_id) or {}
 
 
 @state.guarded

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from html import escape
-from typing import Any, NamedTuple, cast
+from typing import Any
 
 import streamlit as st
 
@@ -59,11 +59,9 @@ def privacy_bar(guarantees: Mapping[float, Guarantee], *, chosen: float | None =
         cells.append(("", "Layer", layer.title))
     html = "".join(_cell(*cell) for cell in cells if any(cell[1:]))
     _bar(html, is_dp=statement.is_private, label=_PROTECTED if statement.is_private else _NOT_DP)
-    if more:
-        box = layout.popover("Full statement", "privacy-bar-more", type="tertiary")
-        if box is not None:
-            parts = (_statement(epsilon_label(budget, standing(one)), one) for budget, one in sorted(guarantees.items()))
-            box.markdown("\n\n---\n\n".join(parts))
+    if more and (box := layout.popover("Full statement", "privacy-bar-more", type="tertiary")) is not None:
+        parts = (_statement(epsilon_label(budget, standing(one)), one) for budget, one in sorted(guarantees.items()))
+        box.markdown("\n\n---\n\n".join(parts))
 
 
 def looks(dataset: str) -> None:
@@ -149,17 +147,6 @@ FIELDS: list[link.Field[Any]] = [
 ]
 
 
-class Inputs(NamedTuple):
-    """The values of the controls."""
-
-    epsilon: float
-    clip: float
-    length: int
-    epochs: int
-    times: int
-    delta: float
-
-
 def _body(view: state.View, given: Guarantee | None) -> None:
     left, right = st.columns(2)
     with left, layout.card("token-costs", "**What Eq. 5 prints, and what it costs**"):
@@ -170,16 +157,16 @@ def _body(view: state.View, given: Guarantee | None) -> None:
             length = fields.whole(view, "t_length", "tokens of a text")
             epochs = fields.whole(view, "t_epochs", "epochs")
             times = fields.whole(view, "t_times", "times a name occurs")
-        inputs = Inputs(epsilon, clip, length, epochs, times, fields.delta(view, "t_delta"))
-        _costs(inputs)
+        delta = fields.delta(view, "t_delta")
+        _costs(epsilon, clip, length, epochs, times, delta)
     with right:
-        _curves(inputs)
-        _level(view, inputs)
+        _curves(epsilon, length, epochs, times, delta)
+        _level(view, epsilon, delta)
     left, right = st.columns(2)
     with left, layout.card("token-more", "**What no number above covers**"):
         st.markdown(WORDS["pecl_claim"]["not_covered"])
     with right:
-        _audits(inputs)
+        _audits(epsilon, length, epochs, delta)
 
 
 def _lines(given: Guarantee, claimed: Claim) -> tuple[dict[str, str], str]:
@@ -191,8 +178,7 @@ def _lines(given: Guarantee, claimed: Claim) -> tuple[dict[str, str], str]:
     return rows | UNBOUNDED, f"Claimed: {claimed.source}. {rest}. True: exact for noise that does not depend on the token."
 
 
-def _costs(inputs: Inputs) -> None:
-    epsilon, clip, length, epochs, times, delta = inputs
+def _costs(epsilon: float, clip: float, length: int, epochs: int, times: int, delta: float) -> None:
     ratio = text_mechanisms.printed_ratio(epsilon, delta)
 
     def true(n_releases: int, share: float = 1.0) -> str:
@@ -223,8 +209,7 @@ def _costs(inputs: Inputs) -> None:
     )
 
 
-def _curves(inputs: Inputs) -> None:
-    epsilon, _, length, epochs, times, delta = inputs
+def _curves(epsilon: float, length: int, epochs: int, times: int, delta: float) -> None:
     nominal = sorted({0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, epsilon})
     costs = {
         "one token": 1,
@@ -243,11 +228,10 @@ def _curves(inputs: Inputs) -> None:
     )  # fmt: skip
 
 
-def _level(view: state.View, inputs: Inputs) -> None:
+def _level(view: state.View, epsilon: float, delta: float) -> None:
     """Draws what the noise level reveals if both embeddings are equal."""
-    epsilon, delta = inputs.epsilon, inputs.delta
     with layout.card("token-level", "**The noise level alone reveals the token**"):
-        options = {n: str(n) for n in sorted({64, 128, 768, 4096, cast(int, view["t_width"])})}
+        options = {n: str(n) for n in sorted({64, 128, 768, 4096, view["t_width"]})}
         width = fields.segmented(view, "t_width", "Values of an embedding, d", options)
         rows = []
         for factor in (1.01, 1.1, 1.2, 2.0):
@@ -262,11 +246,10 @@ def _level(view: state.View, inputs: Inputs) -> None:
         )
 
 
-def _audits(inputs: Inputs) -> None:
+def _audits(epsilon: float, length: int, epochs: int, delta: float) -> None:
     from dpcl_core.attacks.token_noise_games import ATTACKS, Setting, audited  # loads the accountant, which takes a second
 
-    upper = max(10.0, 2 * inputs.epsilon)
-    setting = Setting(inputs.epsilon, upper, inputs.delta, min(inputs.epochs, 20), inputs.length)
+    setting = Setting(epsilon, max(10.0, 2 * epsilon), delta, min(epochs, 20), length)
     with layout.card("token-audits", "**Attack it**"):
         st.caption(
             "Real attacks on the published mechanism, with the numbers above: which of two tokens was it? The decision rule "

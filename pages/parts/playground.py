@@ -22,7 +22,7 @@ from pages.parts.text import WORDS, plain
 
 LETTERS = ("A", "B", "C")
 MOST_PINS = len(LETTERS)
-Drawn = tuple[Picture, dict[str, "State"], str, pd.DataFrame]  # a figure of states, its key and its table
+Drawn = tuple[Picture, pd.DataFrame]  # a figure of states and its table
 _SHORT: dict[LabelSetting, str] = {
     "prior-const": "one list", "prior": "task lists", "dp-learned": "learned list", "data": "labels from data",
 }  # fmt: skip
@@ -70,7 +70,7 @@ def page() -> None:
     def draw() -> None:
         with st.container(key="card-drag"):
             epsilon = figure_card.drag(
-                source, cast(float, view["epsilon"]), key=view.key("drag" if source.is_exact else f"drag-{source.key}"),
+                source, view["epsilon"], key=view.key("drag" if source.is_exact else f"drag-{source.key}"),
                 panels=("accuracy", "matrix", *(["classes"] if source.is_exact else [])), is_plain=bool(values["plain"]),
             )  # fmt: skip
         now = State(source, epsilon)
@@ -155,7 +155,7 @@ def _finished(where: tuple[str, str, str]) -> dict[str, str]:
 def _pins(view: state.View, now: State) -> tuple[str, ...]:
     """Draws the pinned states and their buttons; returns the pins."""
     key = view.key("pins")
-    pins: tuple[str, ...] = st.session_state.setdefault(key, cast("tuple[str, ...]", view["pins"]))
+    pins: tuple[str, ...] = st.session_state.setdefault(key, view["pins"])
     current = now.text()
 
     def put(changed: tuple[str, ...]) -> None:
@@ -194,12 +194,13 @@ def _figures(view: state.View, now: State, pins: Sequence[State | None], *, by_p
     """Draws the figures in tabs. `by_plotly`: see `figure_card.show`."""
     # Short names that fit at the end of a line: now, A, B, C.
     states = {"now": now} | {name: pin for name, pin in zip(LETTERS, pins, strict=False) if pin is not None and pin != now}
-    show = partial(_show, states, now, by_plotly=by_plotly)
+    show = partial(_show, states, by_plotly=by_plotly)
     draw: dict[str, Callable[[], None]] = {
-        "Accuracy": partial(show, partial(_curves, "accuracy")), "Forgetting": partial(show, partial(_curves, "forgetting")),
-        "Classes": partial(show, _classes),
-        comparison.TITLE: partial(_needed, view, states),
-    }  # fmt: skip
+        "Accuracy": lambda: show("accuracy", *_curves("accuracy", states, now)),
+        "Forgetting": lambda: show("forgetting", *_curves("forgetting", states, now)),
+        "Classes": lambda: show("classes", *_classes(states)),
+        comparison.TITLE: lambda: _needed(view, states),
+    }
     layout.views(draw, "playground-views", comparison.TITLE if view["wanted"] is not None else None)
 
 
@@ -236,10 +237,10 @@ def _curves(key: Literal["accuracy", "forgetting"], states: dict[str, State], no
         runs = [curves.Series(name, of, colour, states[name].source.labels) for (name, of), colour in rows]
         n_tasks = max(one.source.n_tasks for one in states.values())
         picture = figure_card.built(curves.compared_over_tasks, runs, n_tasks=n_tasks, of=key, **more)
-    return picture, states, key, frame
+    return picture, frame
 
 
-def _classes(states: dict[str, State], now: State) -> Drawn:
+def _classes(states: dict[str, State]) -> Drawn:
     accuracies = {name: one.source.class_accuracies(one.epsilon) for name, one in states.items()}
     known = {name: values for name, values in accuracies.items() if values is not None}
     classes = next((states[name].source.classes for name in known), ())
@@ -250,12 +251,11 @@ def _classes(states: dict[str, State], now: State) -> Drawn:
         for seed, row in enumerate(values)
         for label, value in zip(classes, row, strict=True)
     ]
-    return picture, states, "classes", pd.DataFrame(rows, columns=["state", "seed", "class", "accuracy"])
+    return picture, pd.DataFrame(rows, columns=["state", "seed", "class", "accuracy"])
 
 
-def _show(states: dict[str, State], now: State, make: Callable[..., Drawn], *, by_plotly: bool) -> None:
+def _show(states: dict[str, State], key: str, picture: Picture, table: pd.DataFrame, *, by_plotly: bool) -> None:
     """Draws a figure of these states."""
-    picture, states, key, table = make(states, now)
     if len(states) > 1:
         legend = "; ".join(f"{name} is {one.name}" for name, one in states.items())
         picture = picture.saying(f"{picture.finding} Here {legend}.")

@@ -331,9 +331,8 @@ def _claims(found: report.PaperSide) -> None:
     if not found.form.judged:
         return
     lines = report.claim_lines(found)
-    with layout.card("claims"):
-        whose = "Our own" if found.form.experiment.is_ours else "The paper's"
-        st.markdown(f"**{whose} claims, tested in our runs**")
+    whose = "Our own" if found.form.experiment.is_ours else "The paper's"
+    with layout.card("claims", f"**{whose} claims, tested in our runs**"):
         st.dataframe(pd.DataFrame(lines).fillna(""), hide_index=True, key="claims-table", alt=found.lead)
         st.caption(report.claims_note(found.form.paper, lines))
         if layers := [f"- **{name}**: {what}" for name, what in map(report.layer, claims.by_layer([found.form]))]:

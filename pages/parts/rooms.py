@@ -270,8 +270,7 @@ def _ask(room: Room) -> None:
         if st.button("End the question", type="primary", key="room-end"):
             attempt(lambda: rooms.end_poll(room.code, token, None if right is None else answers.index(right)))
         return
-    lessons = map(text.load, text.NAMES)
-    predictions = {f"{lesson.title}: {step.title}": step for lesson in lessons for step in lesson.steps}
+    predictions = {f"{lesson.title}: {step.title}": step for lesson in map(text.load, text.NAMES) for step in lesson.steps}
     picked = st.selectbox("Take it from", ["A question of my own", *predictions], key="room-question")
     step = predictions.get(picked)
     question = st.text_area("Question", "" if step is None else step.predict, key=f"room-ask-{picked}", max_chars=500)

@@ -375,9 +375,7 @@ def panel(result: Result, chosen: float) -> None:
 
 
 def _button(result: Result) -> None:
-    try:
-        wanted = measured.settings(result.spec)
-    except BadInput:
+    if (wanted := state.unless_refused(measured.settings, result.spec)) is None:
         return  # a person's own data, or no method that takes these tasks at once
     under_way = next((run for run in state.store().unfinished() if run.readable_spec == wanted), None)
     if under_way is not None:
@@ -405,5 +403,4 @@ def _start(result: Result, wanted: RunSpec) -> None:
     if state.is_ceiling_tried(result.spec):
         return
     checks.check_run(wanted)
-    run_id = state.store().create(wanted, name=f"Ceiling of {result.name}"[:100], device=process.default())
-    state.executor().submit(run_id)
+    state.executor().submit(state.store().create(wanted, name=f"Ceiling of {result.name}"[:100], device=process.default()))

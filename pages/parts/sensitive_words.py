@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import cast
 
-import numpy as np
 import streamlit as st
 
 from dpcl_core.backbones import catalog as backbones
@@ -18,7 +16,7 @@ from dpcl_core.elements.element import BUDGETS, FIRST
 from dpcl_core.events import ScoredText, TokensScored, of_kind
 from dpcl_core.explorers import tokens
 from dpcl_core.explorers.token_reader import ReaderEnded
-from dpcl_core.explorers.tokens import Dials, Layer, dials_of
+from dpcl_core.explorers.tokens import Dials, dials_of
 from dpcl_core.figures.picture import Provenance, epsilon_label
 from dpcl_core.lessons import modes
 from dpcl_core.results import Result
@@ -99,8 +97,8 @@ def _dials(view: state.View, usual: Dials) -> Dials:
         losses = {"answer": "the label only", "full": "text and label"}
         learned = fields.segmented(view, "loss", "What is learned", losses, start=str(start["loss"]), key=keys["loss"])
         view.values["releases"] = st.select_slider(
-            "Releases of each token (epochs with fresh noise)", sorted({*token_heat.RELEASES, int(str(view["releases"]))}),
-            int(str(view["releases"])), key=view.key("releases"),
+            "Releases of each token (epochs with fresh noise)", sorted({*token_heat.RELEASES, view["releases"]}),
+            view["releases"], key=view.key("releases"),
         )  # fmt: skip
     upper = max(number["upper"], lower)
     start_dials = replace(usual, alpha=alpha, threshold=number["threshold"], lower=lower, upper=upper, strength=strength)
@@ -109,7 +107,7 @@ def _dials(view: state.View, usual: Dials) -> Dials:
 
 def _text(view: state.View, selected: Selected, start: Dials) -> Dials:
     """Draws the explorer and, for a text that the server has, what its noise is worth; returns the settings."""
-    text, banner, layer = selected.text, st.container(), cast(Layer, view["layer"])
+    text, banner, layer = selected.text, st.container(), view["layer"]
     budgets = sorted({*BUDGETS, start.upper})
     with layout.card("heat"):
         key = view.key("explorer")
@@ -181,8 +179,7 @@ def _example(view: state.View) -> Selected:
     texts = modes.texts()
     families = {place: f"{place}. {name}" for place, name in enumerate(texts.sources, start=1)}
     source = fields.select(view, "source", "Family", families)
-    n_texts = len(texts.texts[source - 1])
-    number = _number(view, n_texts, view.key("number"))
+    number = _number(view, modes.N_TEXTS, view.key("number"))
     reader = _reader(view)
     name = f"synthetic text {number} of “{texts.sources[source - 1]}”"
     return _read_by(reader, name, partial(_scored, reader, source - 1, number - 1))
@@ -190,7 +187,7 @@ def _example(view: state.View) -> Selected:
 
 def _number(view: state.View, n_texts: int, key: str) -> int:
     """Draws the choice of one of so many texts; returns its number, from 1."""
-    start = min(int(str(view["number"])), n_texts)
+    start = min(view["number"], n_texts)
     return view.keep("number", int(st.number_input(f"Text, 1 to {n_texts}", 1, n_texts, start, key=key)))
 
 
@@ -200,8 +197,7 @@ def _read_by(reader: str, name: str, score: Callable[[], ScoredText]) -> Selecte
         text = score()
     except ReaderEnded as error:
         return Selected(name, why=f"{capital(str(error))}.", is_warning=True)
-    full_name = f"{name}, class “{text.label}”" if text.label else name
-    return Selected(full_name, text, reader=reader)
+    return Selected(f"{name}, class “{text.label}”" if text.label else name, text, reader=reader)
 
 
 def _reader(view: state.View) -> str:
@@ -233,8 +229,7 @@ def _own(view: state.View) -> Selected:
     if len(parts) > 1:
         st.caption(f"{len(written):,} characters are shown in {len(parts)} parts; the model reads each by itself.")
         part = int(st.number_input(f"Part, 1 to {len(parts)}", 1, len(parts), 1, key=f"tokens-part-{len(parts)}"))
-    name = "your text, which you marked as public or made up"
-    return _read_by(reader, name, partial(_scored_own, parts[part - 1]))
+    return _read_by(reader, "your text, which you marked as public or made up", partial(_scored_own, parts[part - 1]))
 
 
 def in_parts(text: str) -> list[str]:
@@ -248,12 +243,10 @@ def in_parts(text: str) -> list[str]:
 
 def _of_run(view: state.View) -> Selected:
     """Draws the choice of a run, and of its task, model and text; returns the selected text."""
-    run_of_link = st.session_state.get(view.key("run"), view["run"])
-    if not (runs := fields.runs(state.where(), cast("str | None", run_of_link), "texts")):
+    if not (runs := fields.runs(state.where(), st.session_state.get(view.key("run"), view["run"]), "texts")):
         none = "No run has scored texts yet: train a method for texts on the Train page. The examples need no run."
         return Selected("a run", why=none)
-    run_id = fields.select(view, "run", "Run", runs)
-    result = state.run_result(state.store().get(run_id))
+    result = state.run_result(state.store().get(fields.select(view, "run", "Run", runs)))
     events, name = list(of_kind(result.events, TokensScored)), result.name
     if not events:
         return Selected(name, why=_empty_reason(result), result=result)
@@ -275,8 +268,7 @@ def _of_run(view: state.View) -> Selected:
     if n_texts > 1:
         number = _number(view, n_texts, view.key(f"number-{n_texts}"))
     text = tokens.whole_words(event.texts[number - 1]) if n_texts else None
-    backbone = result.spec.data.backbone
-    why, reader = "" if text is not None else _empty_reason(result), backbone if model == "base" else None
+    why, reader = "" if text is not None else _empty_reason(result), result.spec.data.backbone if model == "base" else None
     return Selected(
         f"text {number} of task {task} of the run “{name}”", text, why, reader=reader if reader in READERS else None,
         result=result, epsilon=epsilon,
@@ -311,8 +303,7 @@ def _scored(reader: str, source: int, number: int) -> ScoredText:
     texts = modes.texts()
     if reader == BUNDLED:
         return texts.text(source, number)
-    rows = texts.texts[source].take(np.array([number]))
-    return token_heat.big().scored(rows, [texts.labels[source][number]], texts.strings)[0]
+    return token_heat.big().scored(*texts.one(source, number), texts.strings)[0]
 
 
 @st.cache_data(max_entries=1, show_spinner=False, scope="session")

@@ -89,8 +89,7 @@ def here() -> Path | None:
 def routes() -> list[Mount]:
     """The address of that folder's files; looked for once, when the server starts."""
     place, base = here(), st.get_option("server.baseUrlPath").strip("/")
-    path = "/".join(["", *filter(None, [base]), HERE])
-    return [] if place is None else [Mount(path, StaticFiles(directory=place))]
+    return [] if place is None else [Mount("/".join(["", *filter(None, [base]), HERE]), StaticFiles(directory=place))]
 
 
 def _keep(way: str, name: str, make: Callable[[], bytes]) -> None:

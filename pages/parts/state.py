@@ -11,10 +11,10 @@ import json
 import os
 import threading
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache, wraps
-from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
 import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
@@ -118,7 +118,7 @@ class View:
         self._codec, self.read = codec, codec.read(memory.seed)
         self.values, self.kinds = dict(self.read.values), {field.name: field.kind for field in codec.fields}
 
-    def __getitem__(self, name: str) -> object:
+    def __getitem__(self, name: str) -> Any:
         """The value of a field at the start of this epoch."""
         return self.read.values[name]
 
@@ -244,6 +244,13 @@ def guarded(draw: Callable[P, None]) -> Callable[P, None]:
             st.error(plain(f"{str(error).rstrip('.')}. {_GO_ON}" if goes_on else str(error)))
 
     return drawn
+
+
+def unless_refused(make: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T | None:
+    """What a call gives; None where it is refused."""
+    with suppress(BadInput):
+        return make(*arguments, **named)
+    return None
 
 
 def each_second(draw: Callable[P, None]) -> Callable[P, None]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from dpcl_core.events import Event, Progress, Started, TaskLearned
+from dpcl_core.events import Event, Progress, Started, TaskLearned, of_kind
 from dpcl_core.figures.picture import counted, span
 from dpcl_core.methods import catalog as methods
 from dpcl_core.paths import asset_table
@@ -52,7 +52,7 @@ def status_of_run(run: Run, events: Sequence[Event], now: float, before: Look | 
             where += f" · then about {between(0.75 * takes, 1.5 * takes)}"
         return StatusLine("Queued", "Queued", where, "calm")
     if run.status == "starting":
-        return _preparing(run, events, now, before, "Starting", "the worker is loading")
+        return _preparing(run, events, now, before)
     if run.status == "running":
         return _running(run, events, now, before)
     if run.status == "stopping":
@@ -106,9 +106,9 @@ def _sentence(text: str) -> str:
 
 
 def _running(run: Run, events: Sequence[Event], now: float, before: Look | None) -> StatusLine:
-    opened = _started(events)
+    opened = next(of_kind(events, Started), None)
     if opened is None or stage(events) is not None:
-        return _preparing(run, events, now, before, "Running", "opening the data")
+        return _preparing(run, events, now, before)
     fraction = _fraction(run, events)
     task = min(_tasks_done(run, events) + 1, opened.n_tasks)
     learning = f"learning {opened.task_names[task - 1]}" if task <= len(opened.task_names) else ""
@@ -123,14 +123,10 @@ def _running(run: Run, events: Sequence[Event], now: float, before: Look | None)
     return StatusLine("Running", headline, detail, "busy", fraction, left=left)
 
 
-def _preparing(
-    run: Run, events: Sequence[Event], now: float, before: Look | None, label: str, without_word: str
-) -> StatusLine:
-    """Before the first task: the stage with a bar of its own, once it has counted something.
-
-    `without_word`: what the run does until it says something itself.
-    """
-    headline = "Preparing" if label == "Running" else label
+def _preparing(run: Run, events: Sequence[Event], now: float, before: Look | None) -> StatusLine:
+    """Before the first task: the stage with a bar of its own, once it has counted something."""
+    starting, running = ("Starting", "Starting", "the worker is loading"), ("Running", "Preparing", "opening the data")
+    label, headline, without_word = starting if run.status == "starting" else running  # until the run says something itself
     doing = stage(events)
     if doing is None or doing.phase != "backbone" or doing.total <= 1:
         said = next((event.text for event in reversed(events) if isinstance(event, Progress)), "")
@@ -152,17 +148,10 @@ def _spent(run: Run, events: Sequence[Event]) -> str:
     return f"largest ε accounted so far {shown_number(max(spent))}" if spent else ""
 
 
-def _started(events: Sequence[Event]) -> Started | None:
-    return next((event for event in events if isinstance(event, Started)), None)
-
-
 def _tasks_done(run: Run, events: Sequence[Event]) -> int:
     """Tasks that every active model has learned; of models trained one after another, the newest group counts."""
-    counts: dict[object, int] = {}
-    for event in events:
-        if isinstance(event, TaskLearned):
-            counts[event.cell] = event.task + 1
-    opened = _started(events)
+    counts = {event.cell: event.task + 1 for event in of_kind(events, TaskLearned)}
+    opened = next(of_kind(events, Started), None)
     if under_way := [count for count in counts.values() if opened is None or count < opened.n_tasks]:
         return min(under_way)
     spec = run.readable_spec

@@ -138,8 +138,7 @@ def draw(
 
 def draw_shaded(text: ScoredText, dials: Dials, layers: Sequence[Layer], label: str, *, key: str) -> None:
     """Draws a text shaded by one of these layers, by the first of them at first; nothing else of it can be moved."""
-    data = view_document(text, dials, layers[0], label, [dials.upper], None, layers)
-    figure_card.mounted(TOKENS)(key=key, data=data)
+    figure_card.mounted(TOKENS)(key=key, data=view_document(text, dials, layers[0], label, [dials.upper], None, layers))
 
 
 def _left(reported: object, dials: Dials, layer: Layer, budgets: Sequence[float]) -> tuple[Dials, Layer]:
@@ -300,8 +299,7 @@ def scored_texts(result: Result, epsilon: float, *, live: bool) -> None:
     if live:
         _heatmap(result, events[-1], key="live")
     else:
-        seed = events[-1].cell.seed
-        _of_tasks(result, {event.task: event for event in events if event.texts and event.cell.seed == seed})
+        _of_tasks(result, {event.task: event for event in events if event.texts and event.cell.seed == events[-1].cell.seed})
 
 
 @st.fragment

@@ -127,9 +127,7 @@ def raw_of(values: Mapping[str, object]) -> dict[str, object]:
 
 def parsed(values: Mapping[str, object]) -> RunSpec | None:
     """The spec of the form's values, whether or not it can be carried out here; None where they are none."""
-    with suppress(BadInput):
-        return checks.parse(raw_of(values))
-    return None
+    return state.unless_refused(lambda: checks.parse(raw_of(values)))
 
 
 def _of_card(values: Mapping[str, object], prefix: str) -> dict[str, Any]:
@@ -150,9 +148,8 @@ def _rule_delta(values: Mapping[str, object]) -> float | None:
 
 @st.cache_data(ttl=300, show_spinner=False)
 def _n_people(dataset: str, train_per_class: int | None, train_per_source: int | None) -> int | None:
-    with suppress(BadInput):
-        return datasets.facts(dataset, datasets.Caps(train_per_class, None, train_per_source)).n_train or None
-    return None
+    facts = state.unless_refused(datasets.facts, dataset, datasets.Caps(train_per_class, None, train_per_source))
+    return None if facts is None else facts.n_train or None
 
 
 @st.cache_data(ttl=60, show_spinner=False)
@@ -213,9 +210,7 @@ def form(
 def _marked(values: Values, key: str) -> Mapping[str, str]:
     """The titles of methods or streams, those last that cannot go with the data, or the method, with the reason."""
     titles = fields.options(key, "")
-    try:
-        data = datasets.card(str(values["dataset"]))
-    except BadInput:  # named by a link, and not here
+    if (data := state.unless_refused(datasets.card, str(values["dataset"]))) is None:  # named by a link, and not here
         return titles
     usual = scenarios.CARDS[checks.DEFAULT_SCENARIO]
 
@@ -263,17 +258,15 @@ def _dataset_title(name: str, here: Collection[str]) -> str:
 
 def _budget(view: state.View, values: Values) -> tuple[tuple[float, ...], tuple[int, ...]]:
     """Draws the button with budgets and seeds behind it; returns both."""
-    start, first = cast("tuple[float, ...]", view["epsilons"]), cast("tuple[int, ...]", view["seeds"])
+    start, first = view["epsilons"], view["seeds"]
     others = " ".join(link.BUDGET.write(e) for e in start if e not in EPSILONS)
     typed, bad = fields.typed(str(st.session_state.get(view.key("exact"), others)), link.BUDGET.read)
     at_first = [e for e in start if e in EPSILONS]
-    picked = st.session_state.get(view.key("epsilons"), at_first)
-    chosen = tuple(sorted({*picked, *typed}))
+    chosen = tuple(sorted({*st.session_state.get(view.key("epsilons"), at_first), *typed}))
     ends = [epsilon_text(epsilon) for epsilon in dict.fromkeys((*chosen[:1], *chosen[-1:]))]
     n_seeds = int(st.session_state.get(view.key("seeds"), len(first)))
     st.markdown(f":small[{fields.TITLES['privacy.epsilons']}]")
-    said = f"{' to '.join(ends) or 'none'}, {counted(n_seeds, 'seed')}"
-    with st.popover(said, width="stretch", key=view.key("budget")):
+    with st.popover(f"{' to '.join(ends) or 'none'}, {counted(n_seeds, 'seed')}", width="stretch", key=view.key("budget")):
         st.pills(
             fields.TITLES["privacy.epsilons"], EPSILONS, selection_mode="multi", default=at_first, format_func=epsilon_text,
             key=view.key("epsilons"), help="One model each. ∞: no noise, for contrast.",
@@ -303,14 +296,12 @@ def _reason(values: Values, chosen: tuple[float, ...]) -> str:
 def _promise(values: Mapping[str, object], epsilons: tuple[float, ...]) -> str:
     """What the chosen budgets promise under these settings; empty without one, and where the form refuses the settings."""
     of_cards = {"params": _of_card(values, "p"), "scenario": {"kind": values["scenario"], **_of_card(values, "s")}}
-    try:
-        spec = checks.parse({"method": values["method"], "labels": values["labels"], **of_cards})
-    except BadInput:
+    spec = state.unless_refused(checks.parse, {"method": values["method"], "labels": values["labels"], **of_cards})
+    if spec is None:
         return ""
     if methods.standing(spec) != "bound":
         return NO_ODDS
-    has_same_examples = spec.scenario.recurrence == "every" and spec.scenario.n_users is None  # clients' cover all tasks
-    if has_same_examples:
+    if spec.scenario.recurrence == "every" and spec.scenario.n_users is None:
         return _SAME_EXAMPLES
     finite = [epsilon for epsilon in epsilons if math.isfinite(epsilon)]
     if not (ends := [finite[0], finite[-1]] if len(finite) > 1 else finite):
@@ -339,7 +330,7 @@ def _more(view: state.View, values: Mapping[str, object]) -> Values:
     more = {}
     with box:
         for name in _SIZES:
-            title, start = fields.TITLES[f"data.{name}"], cast("int | None", view[name])
+            title, start = fields.TITLES[f"data.{name}"], view[name]
             help_text = fields_of(DataSpec)[name].metadata["description"]
             more[name] = st.number_input(title, 1, None, start, 1, key=view.key(name), placeholder="all", help=help_text)
         more["delta"] = _delta_field(view, {"dataset": dataset, **more})
@@ -353,7 +344,7 @@ def _more(view: state.View, values: Mapping[str, object]) -> Values:
 
 
 def _delta_field(view: state.View, values: Mapping[str, object]) -> float | None:
-    start, by_rule = cast("float | None", view["delta"]), _rule_delta(values)
+    start, by_rule = view["delta"], _rule_delta(values)
     shown = f"{by_rule:g}" if by_rule is not None else "the default"
     typed = st.text_input(
         fields.TITLES["privacy.delta"], "" if start is None else link.BUDGET.write(start), key=view.key("delta"),
@@ -399,8 +390,7 @@ def in_words(refused: BadInput, values: Mapping[str, object] | None = None) -> s
     options |= {} if setting is None else {name: fields.option_title(name) for name in setting.options}  # read as words, too
     value = str(refused).removeprefix(f"{key} = ").partition(f": {refused.allowed}")[0]
     listed = _WORD.sub(lambda word: _titled(word[2] or word[1], titles if word[2] else titles | options), refused.allowed)
-    said = _KEY.sub(lambda other: labelled(other[0]), listed)
-    return f"{label} = {_titled(value, titles | options)}: {said}"
+    return f"{label} = {_titled(value, titles | options)}: {_KEY.sub(lambda other: labelled(other[0]), listed)}"
 
 
 def _titled(name: str, titles: Mapping[str, str]) -> str:

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Literal, cast
+from typing import Literal
 
 import pandas as pd
 import streamlit as st
@@ -73,8 +73,7 @@ def _draw(view: state.View, study: Study, form: RunSpec | None) -> None:
         _best(view, study, form)
         if study.trials and study.sizes is not None:
             table, n_held_out = frame(study), study.sizes.n_validation
-            n_trials = study.tune.n_trials
-            picture = figure_card.built(reproduction.trials, table, n_trials=n_trials, n_validation=n_held_out)
+            picture = figure_card.built(reproduction.trials, table, n_trials=study.tune.n_trials, n_validation=n_held_out)
             figure_card.show(picture, None, key="tuning-trials", live=True)
             shown = table.assign(accuracy=(100 * table["accuracy"]).round(1), trouble=table["trouble"].fillna(""))
             st.dataframe(
@@ -147,8 +146,7 @@ def _best(view: state.View, study: Study, form: RunSpec | None) -> None:
         if st.button("Use these settings", key="tune-use", type=kind):
             base = form if form is not None and form.method == study.tune.base.method else None
             parameters = train_form.parameters_of(search.tuned_spec(study.tune, scaled, base=base))
-            kept = {key: text for key, text in link.parameters().items() if key in ("run", "tu", "f")}
-            view.go(parameters | kept)
+            view.go(parameters | {key: text for key, text in link.parameters().items() if key in ("run", "tu", "f")})
             st.rerun()
 
 
@@ -185,7 +183,7 @@ def form(view: state.View, values: Mapping[str, object], spec: RunSpec | None, d
             _choices(values, spec, device)
         if not (studies := {study.id: study for study in Studies(state.store()).newest()}):
             return
-        shown = cast("str | None", view["study"])
+        shown = view["study"]
         titles = fields.told_apart({name: title(study) for name, study in studies.items()})
         options = list(studies) if shown is None or shown in studies else [shown, *studies]
         picked = st.selectbox(

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +11,7 @@ from scipy.special import ndtr, ndtri
 from dpcl_core import engine
 from dpcl_core.events import Guarantee
 from dpcl_core.lessons import label, noise
-from dpcl_core.lessons.label import Listing, Neighbours, Releases
+from dpcl_core.lessons.label import Listing, Neighbours
 from dpcl_core.methods.features.cosine import CosineParams
 from dpcl_core.privacy.guarantee import guarantee
 from dpcl_core.privacy.ledger import Ledger
@@ -26,9 +27,19 @@ PUBLIC: tuple[LabelSetting, LabelSetting] = ("prior-const", "prior")
 FALSE_ALARM = 1e-6
 
 
+@dataclass(frozen=True)
+class Releases:
+    """Releases of one dataset, all with the same list of labels; `ledger` is that of the first, the others are like it."""
+
+    labels: tuple[int, ...]
+    sums: NDArray[np.float64]
+    ledger: Ledger
+
+
 def release(pair: Neighbours, has_person: bool, listing: Listing, epsilon: float, n: int = 1) -> Releases:
     """n independent releases of one dataset: the list of labels, and noisy class sums for every label on it."""
-    return label._released(pair, has_person, listing, epsilon, [ReleaseNoise() for _ in range(n)])
+    labels, sums, ledgers = label._released(pair, has_person, listing, epsilon, [ReleaseNoise() for _ in range(n)])
+    return Releases(labels, sums, ledgers[0])
 
 
 def evidence(pair: Neighbours, releases: Releases, listing: Listing, epsilon: float) -> NDArray[np.float64]:

@@ -91,7 +91,7 @@ def test_the_lesson_releases_what_the_learner_does(told: label.Neighbours, listi
 
 def test_doors_tell_under_the_list_from_the_data_alone(told: label.Neighbours) -> None:
     data, public = (label.doors(told, listing, 1.0) for listing in ("data", "prior-const"))
-    assert not any(door.without != door.with_person for door in public)
+    assert not any(without != with_person for _, without, with_person in public)
     outputs, file, legend, work = (door[1:] for door in data)
     assert (outputs, work) == (("9", "10"), ("576", "640")), "9 and 10 sums of 64 numbers"
     less, more = (int(size.split()[0].replace(",", "")) for size in file)

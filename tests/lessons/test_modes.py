@@ -75,13 +75,14 @@ def test_matching_on_the_client_works_where_noisy_lists_cannot_be_matched() -> N
 
 def test_there_are_as_many_texts_of_every_source_with_their_spans_each_scored_as_among_all() -> None:
     told, everything = modes.texts(), modes.everything()
-    assert (len(told.sources), {len(texts) for texts in told.texts}) == (6, {modes.N_TEXTS})
-    assert all(len(labels) == modes.N_TEXTS for labels in told.labels)
-    assert all(sum(map(len, texts.spans or ())) > 0 for texts in told.texts)
+    assert (len(told.sources), {len(strings) for strings in told.strings}) == (6, {modes.N_TEXTS})
+    assert len(told.texts) == len(told.labels) == 6 * modes.N_TEXTS
+    spans = told.texts.spans or ()
+    assert all(sum(map(len, spans[modes.N_TEXTS * source : modes.N_TEXTS * (source + 1)])) > 0 for source in range(6))
     assert len(everything) == 6 * modes.N_TEXTS
     for source, number in ((0, 0), (1, 3), (5, modes.N_TEXTS - 1)):
         alone, among = told.text(source, number), everything[source * modes.N_TEXTS + number]
-        assert "".join(alone.tokens) == told.texts[source].strings[number]
+        assert "".join(alone.tokens) == told.strings[source][number]
         assert replace(alone, probability=()) == replace(among, probability=())
         assert alone.probability == pytest.approx(among.probability, rel=1e-3)
 
@@ -90,8 +91,7 @@ def test_spans_cover_their_own_words_in_every_text() -> None:
     told, everything = modes.texts(), modes.everything()
     for place in range(0, len(everything), 37):
         text = everything[place]
-        source, number = divmod(place, modes.N_TEXTS)
-        string, spans = told.texts[source].strings[number], (told.texts[source].spans or ())[number]
+        string, spans = told.texts.strings[place], (told.texts.spans or ())[place]
         ends = np.cumsum([len(token) for token in text.tokens])
         for token, kind, end in zip(text.tokens, text.kinds, ends, strict=True):
             touched = [span.kind for span in spans if span.start < end and span.end > end - len(token)]

@@ -29,9 +29,6 @@ def test_the_pictures_are_the_bundled_digits(told: lesson.Pictures) -> None:
     assert (told.train.min(), told.side, len(told.levels)) == (-1.0, 8, 17)
     assert np.isin(told.train, told.levels).all()
     assert told.labels[told.one_of_each()].tolist() == list(range(10))
-    few = lesson.pictures("digits", 2, 1)
-    assert 0 < len(few.train) < 60, "two of a class by coins: 20 on average"
-    assert len(few.test) == 10
 
 
 @pytest.mark.parametrize("sharing", get_args(lesson.Sharing))
@@ -106,19 +103,19 @@ def test_hidden_units_are_what_the_filters_see(side: int) -> None:
 
 def test_a_learner_keeps_its_accuracy_under_one_noise_and_not_under_fresh_noise(told: lesson.Pictures) -> None:
     """Measured at 8,000 over 40 draws: shared 93.1 %, clipped at most 29 %, fresh 7 to 13 % (standard error 1.4 points)."""
-    clean = lesson.accuracies(told, 0.0)
-    assert clean.shared == clean.independent > 0.95
-    found = lesson.accuracies(told, 8000.0)
-    assert found.shared > 0.9
-    assert found.independent < 0.20
-    assert found.shared_clipped < 0.6
-    assert lesson.accuracies(told, 1.4).shared > 0.9 > 0.4 > lesson.accuracies(told, 1.4).independent
+    clean, _, clean_independent = lesson.accuracies(told, 0.0)
+    assert clean == clean_independent > 0.95
+    shared, clipped, independent = lesson.accuracies(told, 8000.0)
+    assert shared > 0.9
+    assert independent < 0.20
+    assert clipped < 0.6
+    assert lesson.accuracies(told, 1.4)[0] > 0.9 > 0.4 > lesson.accuracies(told, 1.4)[2]
 
 
 def test_the_noise_goes_through_the_filters(told: lesson.Pictures) -> None:
     """The short way (noise's own response added) equals noisy pictures through the filters, and the read-out a solver's."""
     cell = Cell(1.0, 0)
-    found = lesson.accuracies(told, 13.0, noise=SeededNoise(cell, "test"))
+    found, _, _ = lesson.accuracies(told, 13.0, noise=SeededNoise(cell, "test"))
     noise, filters = SeededNoise(cell, "test"), lesson._filters(8)
     pixels, units = 13 * noise.laplace((1, 64)), 26 * noise.laplace((1, 256))
     one, two = (np.maximum(lesson._hidden(part + pixels, filters) + units, 0) for part in (told.train, told.test))
@@ -128,7 +125,7 @@ def test_the_noise_goes_through_the_filters(told: lesson.Pictures) -> None:
     tall = np.concatenate([one, np.eye(one.shape[1])])
     weights = np.linalg.lstsq(tall, np.concatenate([wanted - wanted.mean(axis=0), np.zeros((one.shape[1], 10))]), rcond=None)
     hits = ((two @ weights[0] + wanted.mean(axis=0)).argmax(axis=1) == told.test_labels).mean()
-    assert found.shared == pytest.approx(hits, abs=2.5 / 450)
+    assert found == pytest.approx(hits, abs=2.5 / 450)
 
 
 def test_the_game_is_won_always_under_one_noise(told: lesson.Pictures) -> None:

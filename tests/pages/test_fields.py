@@ -49,9 +49,9 @@ def test_options_of_one_title_are_told_apart_by_their_names() -> None:
 def test_bounds_help_and_sorts_are_read_from_the_model_and_what_has_no_widget_is_refused_by_name() -> None:
     found = {one.name: one for one in fields.settings(Odd)}
     assert {name: (one.sort, one.low, one.high, one.is_optional) for name, one in found.items()} == {
-        "steps": ("whole", 1, 50, False), "rate": ("number", 0, 1, False), "mode": ("choice", None, None, False),
-        "fast": ("flag", None, None, False), "order": ("texts", None, None, True), "size": ("whole", 2, None, True),
-        "epochs": ("wholes", None, None, True),
+        "steps": ("integer", 1, 50, False), "rate": ("number", 0, 1, False), "mode": ("choice", None, None, False),
+        "fast": ("boolean", None, None, False), "order": ("texts", None, None, True), "size": ("integer", 2, None, True),
+        "epochs": ("integers", None, None, True),
     }  # fmt: skip
     assert [found[name].title for name in ("rate", "mode")] == ["Rate", "How it is done"]
     assert (found["steps"].help, found["mode"].options) == ("How many.", ("a", "b"))
