@@ -69,12 +69,7 @@ def of_rows(
         try:
             rows = _computed(forward, inputs[start : start + limit], limit, device)
         except (RuntimeError, MemoryError) as error:
-            if not is_out_of_memory(error):
-                raise
-            if limit == 1:
-                size = "x".join(map(str, inputs.shape[1:3]))
-                raise MemoryError(f"one image of {size} pixels does not fit into memory") from error
-            limit //= 2
+            limit = halved(limit, error, f"one image of {'x'.join(map(str, inputs.shape[1:3]))} pixels")
             continue
         start += len(rows)
         yield finite(rows)
@@ -92,6 +87,15 @@ def _computed(
 def is_out_of_memory(error: Exception) -> bool:
     """Whether an error means that the computer's or graphics card's memory is too small."""
     return failure_kind(error) == "out-of-memory"
+
+
+def halved(limit: int, error: Exception, what: str) -> int:
+    """Half of how many were too many for the memory. Raises an error of any other kind, and MemoryError for a single one."""
+    if not is_out_of_memory(error):
+        raise error
+    if limit == 1:
+        raise MemoryError(f"{what} does not fit into memory") from error
+    return limit // 2
 
 
 _BATCH = 1000
