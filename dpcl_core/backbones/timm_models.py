@@ -205,7 +205,8 @@ class Tail(Inside):
 
     def __init__(self, network: nn.Module, maps: TimmExtractor, n_channels: int) -> None:
         super().__init__()
-        self._maps, self._n_channels = maps, n_channels
+        side = -(-maps.input_format.size // _STRIDE)
+        self._maps, self._shape = maps, (side, side, n_channels)
         self.stages = nn.Sequential(*network.blocks[LAST:], network.conv_head, network.bn2)  # type: ignore[arg-type, index]
         for name, module in list(self.named_modules()):
             if isinstance(module, nn.BatchNorm2d):
@@ -216,14 +217,12 @@ class Tail(Inside):
 
     def stored(self, content: Content) -> Generator[int, None, NDArray[np.generic]]:
         images = pictures(content, "this network")
-        side = -(-self._maps.input_format.size // _STRIDE)
-        kept = np.empty((len(images), side, side, self._n_channels), np.float16)
+        kept = np.empty((len(images), *self._shape), np.float16)
         yield from filled(kept, self._maps.batches(images))
         return kept
 
     def blank(self) -> Tensor:
-        side = -(-self._maps.input_format.size // _STRIDE)
-        return torch.zeros(1, side, side, self._n_channels, dtype=torch.float16)
+        return torch.zeros(1, *self._shape, dtype=torch.float16)
 
     @property
     def side(self) -> int:
