@@ -349,8 +349,8 @@ def _embeddings(backbone: str) -> Table:
     return causal.embedding_table(causal.load(backbone, single=True))
 
 
-AUDITS = {
-    "pecl-published": catalog.Audit(
-        play.of_claim(ATTACKS, lambda spec, epsilon, name, trials: audited(setting(spec, epsilon), name, trials))
-    )
-}
+def _run_audited(spec: RunSpec, epsilon: float, attack: str, trials: int) -> audit_bounds.Audited:
+    return audited(setting(spec, epsilon), attack, trials)
+
+
+AUDITS = {"pecl-published": catalog.Audit(play.of_claim(ATTACKS, _run_audited))}

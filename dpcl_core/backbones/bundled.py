@@ -26,16 +26,9 @@ class Bundled:
     """One bundled network on one device."""
 
     name: str
-    bundle: weights.Bundle
     device: str
-
-    @property
-    def feature_dim(self) -> int:
-        return self.bundle.feature_dim
-
-    @property
-    def identity(self) -> str:
-        return f"{self.name}|{self.bundle.sha256}|{self.bundle.preprocessing}|{precision(self.device)}"
+    feature_dim: int
+    identity: str
 
     def batches(self, images: Content) -> Iterator[NDArray[np.float32]]:
         """float32 [b, K]: the network's features, whitened."""
@@ -50,7 +43,9 @@ class Bundled:
 
 def make(card: BackboneCard, device: str) -> Bundled:
     """The extractor of a bundled network. Raises DataMissing where its files are missing."""
-    return Bundled(card.name, weights.bundled(card.name), device)
+    bundle = weights.bundled(card.name)
+    identity = f"{card.name}|{bundle.sha256}|{bundle.preprocessing}|{precision(device)}"
+    return Bundled(card.name, device, bundle.feature_dim, identity)
 
 
 def make_network(card: BackboneCard, device: str) -> adaptable.Network:

@@ -207,6 +207,7 @@ class Tail(Inside):
         super().__init__()
         side = -(-maps.input_format.size // _STRIDE)
         self._maps, self._shape = maps, (side, side, n_channels)
+        self.side = maps.input_format.size // 2  # its stage has about a quarter of the network's multiplications
         self.stages = nn.Sequential(*network.blocks[LAST:], network.conv_head, network.bn2)  # type: ignore[arg-type, index]
         for name, module in list(self.named_modules()):
             if isinstance(module, nn.BatchNorm2d):
@@ -223,10 +224,6 @@ class Tail(Inside):
 
     def blank(self) -> Tensor:
         return torch.zeros(1, *self._shape, dtype=torch.float16)
-
-    @property
-    def side(self) -> int:
-        return self._maps.input_format.size // 2  # its stage has about a quarter of the network's multiplications
 
     def forward(self, maps: Tensor) -> Tensor:
         # Plain layout: Opacus reads a convolution's inputs by their strides, and takes any other for this one.

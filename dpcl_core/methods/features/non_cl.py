@@ -34,7 +34,8 @@ class NonCl(ModelOfSeed):
 
     def __init__(self, spec: RunSpec, cells: Sequence[Cell], context: PublicContext) -> None:
         super().__init__(spec, cells, context)
-        self._once = settings_of(spec, NonClParams).release == "once"
+        chosen = settings_of(spec, NonClParams)
+        self._once = chosen.release == "once"
         self._seen: dict[int, list[Task]] = {seed: [] for seed in self._trainer.seeds}
 
     def learn(self, tasks: Mapping[int, Task], ledgers: Mapping[Cell, Ledger]) -> Iterator[Progress]:

@@ -107,7 +107,8 @@ def table_names(spec: RunSpec) -> tuple[str, str]:
 
 def differences(spec: RunSpec) -> tuple[str, ...]:
     """Choices of ours that the paper leaves open."""
-    scored_by = "public" if settings_of(spec, PublishedParams).score_model == "base" else "trained"
+    params = settings_of(spec, PublishedParams)
+    scored_by = "public" if params.score_model == "base" else "trained"
     return (
         *language.differences(spec),
         "Not given either: the clipping norm C of embeddings, which model scores a token, whether noise is drawn again. "
