@@ -327,7 +327,7 @@ def test_a_method_a_dataset_a_preset_and_a_page_are_added_as_it_says(copy: Path)
     method.write_text(module, encoding="utf-8")
     changed(method, 'module="centred_cosine"', 'module="dpcl_core.methods.features.centred_cosine"')
     catalog = copy / "dpcl_core" / "methods" / "catalog.py"
-    changed(catalog, '_FEATURES = {', '_FEATURES = {"centred-cosine": "centred_cosine", ')
+    changed(catalog, '"features": (', '"features": ("centred-cosine", ')
 
     with (copy / "assets" / "cards" / "datasets.toml").open("a", encoding="utf-8") as cards:
         cards.write(CARD)

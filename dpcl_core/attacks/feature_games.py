@@ -130,8 +130,7 @@ def cosine_axes_game(spec: RunSpec, epsilon: float) -> Game:
 
     def score(seed: int, seen: Released) -> Floats:
         after = [np.asarray(one["sums"], dtype=np.float64) for one in seen]
-        evidence = [sums[labels, places] - (sums[1 - labels, places] if is_replaced else 0) for sums in after]
-        return _evidence(spec, evidence)
+        return _evidence(spec, [sums[labels, places] - (sums[1 - labels, places] if is_replaced else 0) for sums in after])
 
     streams = play.many_persons(spec, known, Examples(rows, labels), Examples(rows, 1 - labels), takes_part)
     attack, is_gaussian = "sums on the example's own axis (worst-case examples)", spec.labels != "data"

@@ -350,11 +350,8 @@ ATTACKS: Mapping[str, Attack[Setting]] = {
         most=100,
     ),
 }
-AUDITS = {
-    "l2dp-ml": catalog.Audit(
-        play.of_claim(
-            ATTACKS,
-            lambda spec, epsilon, name, trials: audited(setting(spec, epsilon), name, trials, spec.privacy.delta),
-        )
-    )
-}
+def _run_audited(spec: RunSpec, epsilon: float, attack: str, trials: int) -> Audited:
+    return audited(setting(spec, epsilon), attack, trials, spec.privacy.delta)
+
+
+AUDITS = {"l2dp-ml": catalog.Audit(play.of_claim(ATTACKS, _run_audited))}

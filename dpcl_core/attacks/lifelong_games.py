@@ -253,8 +253,8 @@ def sum_game(spec: RunSpec, epsilon: float, *, is_natural: bool) -> Game:
         sums = []
         for side in (True, False):
             data = streams(seed, side)[0].train
-            inputs = quadratic.RandomRelu(known.n_inputs, _N_FEATURES, seed).of(data.inputs) if own_values else data.inputs
-            rows = unit_rows(inputs)
+            public = quadratic.RandomMap("relu", known.n_inputs, _N_FEATURES, seed) if own_values else None
+            rows = unit_rows(data.inputs if public is None else public.of(data.inputs))
             by_class = np.stack([rows[data.labels == k].sum(axis=0) for k in _CLASSES])
             sums.append(_coordinates(rows.sum(axis=0), rows.T @ rows, by_class))
         return sums[0] - sums[1]
@@ -281,7 +281,7 @@ def one_hot_game(spec: RunSpec, epsilon: float) -> Game:
     known, takes_part = _sum_context(spec, N_ONE_HOT, n_persons), partial(play.coins, n=n_persons)
 
     def score(seed: int, seen: Released) -> Floats:
-        read = quadratic.RandomRelu(N_ONE_HOT, N_ONE_HOT, seed)
+        read = quadratic.RandomMap("relu", N_ONE_HOT, N_ONE_HOT, seed)
         one, other = (unit_rows(read.of(side) if is_own else side) for side in rows)
         overlap = _kernel(one, one, labels, labels)
         evidence = [_sum_projections(release, one, labels) for release in seen]
@@ -385,7 +385,7 @@ def record_game(spec: RunSpec, epsilon: float, *, is_natural: bool) -> Game:
         if params.project_to == 0:
             return np.ones(n_values), np.zeros(n_values)
         drawn = np.random.default_rng(0).standard_normal((64, n_values))
-        lengths = np.abs(quadratic.RandomProjection(n_values, params.project_to, seed).of(drawn)).sum(axis=1)
+        lengths = np.abs(quadratic.RandomMap("projection", n_values, params.project_to, seed).of(drawn)).sum(axis=1)
         one = drawn[int(lengths.argmax())]  # the projection's L1 norm is nearly maximal
         return one, 1 - one
 
@@ -398,7 +398,7 @@ def record_game(spec: RunSpec, epsilon: float, *, is_natural: bool) -> Game:
         """The representation of a record to which noise is added."""
         if params.project_to == 0:
             return 2 * values - 1
-        projected = quadratic.RandomProjection(n_values, params.project_to, seed).of(values[None])[0].astype(np.float64)
+        projected = quadratic.RandomMap("projection", n_values, params.project_to, seed).of(values[None])[0].astype(float)
         return np.asarray(projected * min(1.0, params.clip / max(float(np.abs(projected).sum()), 1e-300)))
 
     def score(seed: int, seen: Released) -> Floats:

@@ -9,6 +9,7 @@ A task has that one step. Bundled networks stand for the run's own: noise, clipp
 import math
 import secrets
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import lru_cache, partial
 
 import numpy as np
@@ -176,10 +177,8 @@ def one_step_context(
     """
     n_people = max(_LEAST_NOMINAL, round(step_noise(spec, epsilon) * clip_norm / _ADAM))
     n_people *= 1 if spec.scenario.recurrence == "every" else n_tasks
-    return PublicContext(
-        n_inputs=0, n_classes=n_classes, public=tuple(range(n_classes)), n_people=n_people, n_tasks=n_tasks,
-        recurrence=spec.scenario.recurrence, classes=names, texts=TextForm(longest, may_show=False) if names else None,
-    )  # fmt: skip
+    known = play.context(spec, n_inputs=0, n_classes=n_classes, n_people=n_people, n_tasks=n_tasks)
+    return replace(known, classes=names, texts=TextForm(longest, may_show=False) if names else None)
 
 
 def noisy_sum(before: Mapping[str, NDArray[np.generic]], after: Seen, size: float, rate: float = 1.0) -> Floats:

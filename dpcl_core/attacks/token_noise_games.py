@@ -334,8 +334,7 @@ def farthest_rows(table: Table) -> tuple[int, int]:
     """The indices of the two rows with the largest distance."""
     squares, best = np.square(table).sum(axis=1), (-1.0, 0, 0)
     for start in range(0, len(table), _BLOCK):
-        rows = table[start : start + _BLOCK]
-        apart = squares[start : start + _BLOCK, None] + squares[None, :] - 2 * rows @ table.T
+        apart = squares[start : start + _BLOCK, None] + squares[None, :] - 2 * table[start : start + _BLOCK] @ table.T
         first, second = divmod(int(apart.argmax()), len(table))
         best = max(best, (float(apart[first, second]), start + first, second))
     return best[1], best[2]
@@ -350,8 +349,8 @@ def _embeddings(backbone: str) -> Table:
     return causal.embedding_table(causal.load(backbone, single=True))
 
 
-AUDITS = {
-    "pecl-published": catalog.Audit(
-        play.of_claim(ATTACKS, lambda spec, epsilon, name, trials: audited(setting(spec, epsilon), name, trials))
-    )
-}
+def _run_audited(spec: RunSpec, epsilon: float, attack: str, trials: int) -> audit_bounds.Audited:
+    return audited(setting(spec, epsilon), attack, trials)
+
+
+AUDITS = {"pecl-published": catalog.Audit(play.of_claim(ATTACKS, _run_audited))}

@@ -69,12 +69,7 @@ def of_rows(
         try:
             rows = _computed(forward, inputs[start : start + limit], limit, device)
         except (RuntimeError, MemoryError) as error:
-            if not is_out_of_memory(error):
-                raise
-            if limit == 1:
-                size = "x".join(map(str, inputs.shape[1:3]))
-                raise MemoryError(f"one image of {size} pixels does not fit into memory") from error
-            limit //= 2
+            limit = halved(limit, error, f"one image of {'x'.join(map(str, inputs.shape[1:3]))} pixels")
             continue
         start += len(rows)
         yield finite(rows)
@@ -94,6 +89,15 @@ def is_out_of_memory(error: Exception) -> bool:
     return failure_kind(error) == "out-of-memory"
 
 
+def halved(limit: int, error: Exception, what: str) -> int:
+    """Half of how many were too many for the memory. Raises an error of any other kind, and MemoryError for a single one."""
+    if not is_out_of_memory(error):
+        raise error
+    if limit == 1:
+        raise MemoryError(f"{what} does not fit into memory") from error
+    return limit // 2
+
+
 _BATCH = 1000
 
 
@@ -107,7 +111,12 @@ def filled(table: NDArray[np.generic], batches: Iterator[NDArray[np.generic]]) -
 
 
 class Inside(nn.Module):
-    """The frozen network as adapters see it: from inputs as they are stored to features float [b, K]."""
+    """The frozen network as adapters see it: from inputs as they are stored to features float [b, K].
+
+    `side`: side in pixels of a picture that costs as much to compute as one input.
+    """
+
+    side: int
 
     def stored(self, content: Content) -> Generator[int, None, NDArray[np.generic]]:
         """Reads all examples as the inputs [n, ...] of `forward`: yields the number done, returns them.
@@ -118,11 +127,6 @@ class Inside(nn.Module):
 
     def blank(self) -> Tensor:
         """One input of zeros [1, ...], on the CPU."""
-        raise NotImplementedError
-
-    @property
-    def side(self) -> int:
-        """Side in pixels of a picture that costs as much to compute as one input."""
         raise NotImplementedError
 
 
@@ -139,7 +143,7 @@ class Pictures(Inside):
     def __init__(self, network: nn.Module, input_format: Input, mean: tuple[float, ...], std: tuple[float, ...]) -> None:
         super().__init__()
         self.network = network
-        self.input_format = input_format
+        self.input_format, self.side = input_format, input_format.size
         self.register_buffer("mean", torch.tensor(mean)[:, None, None], persistent=False)
         self.register_buffer("std", torch.tensor(std)[:, None, None], persistent=False)
 
@@ -159,10 +163,6 @@ class Pictures(Inside):
         form = self.input_format
         return torch.zeros(1, form.size, form.size, form.n_channels, dtype=torch.uint8)
 
-    @property
-    def side(self) -> int:
-        return self.input_format.size
-
     def forward(self, pixels: Tensor) -> Tensor:
         maps = pixels.permute(0, 3, 1, 2).to(self.mean.dtype)
         form = self.input_format
@@ -179,6 +179,7 @@ class Values(Inside):
     def __init__(self, name: str, network: nn.Module, shape: tuple[int, ...]) -> None:
         super().__init__()
         self.network, self._name, self._shape = network, name, shape
+        self.side = 1 + math.isqrt(math.prod(shape))
 
     def stored(self, content: Content) -> Generator[int, None, NDArray[np.generic]]:
         if not isinstance(content, Windows | Vectors):
@@ -191,10 +192,6 @@ class Values(Inside):
 
     def blank(self) -> Tensor:
         return torch.zeros(1, *self._shape)
-
-    @property
-    def side(self) -> int:
-        return 1 + math.isqrt(math.prod(self._shape))
 
     def forward(self, values: Tensor) -> Tensor:
         return cast(Tensor, self.network(values.to(next(self.parameters()).dtype)))
@@ -344,7 +341,8 @@ class Tail(Inside):
         self, blocks: nn.Module, kept: Callable[[Strings], Iterator[NDArray[np.float32]]], width: int, n_blocks: int
     ) -> None:
         super().__init__()
-        self.blocks, self._kept, self._width, self._n_blocks = blocks, kept, width, n_blocks
+        self.blocks, self._kept, self._width = blocks, kept, width
+        self.side = math.isqrt(PIECES * width * n_blocks // _NUMBERS_A_PIXEL)
 
     def stored(self, content: Content) -> Generator[int, None, NDArray[np.generic]]:
         if not isinstance(content, Texts):
@@ -355,10 +353,6 @@ class Tail(Inside):
 
     def blank(self) -> Tensor:
         return torch.ones(1, PIECES, self._width + 1, dtype=torch.float16)
-
-    @property
-    def side(self) -> int:
-        return math.isqrt(PIECES * self._width * self._n_blocks // _NUMBERS_A_PIXEL)
 
     def forward(self, kept: Tensor) -> Tensor:
         dtype = next(self.parameters()).dtype

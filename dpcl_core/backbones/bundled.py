@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
@@ -18,7 +18,7 @@ from dpcl_core.backbones.later import adaptable, networks, torch
 from dpcl_core.data import catalog as datasets
 from dpcl_core.data.dataset import Content
 from dpcl_core.errors import BadInput, DataMissing, at_most, instead_of
-from dpcl_core.privacy.sums import RowProducts, row_blocks
+from dpcl_core.privacy.sums import RowProducts, by_blocks
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,16 +26,9 @@ class Bundled:
     """One bundled network on one device."""
 
     name: str
-    bundle: weights.Bundle
     device: str
-
-    @property
-    def feature_dim(self) -> int:
-        return self.bundle.feature_dim
-
-    @property
-    def identity(self) -> str:
-        return f"{self.name}|{self.bundle.sha256}|{self.bundle.preprocessing}|{precision(self.device)}"
+    feature_dim: int
+    identity: str
 
     def batches(self, images: Content) -> Iterator[NDArray[np.float32]]:
         """float32 [b, K]: the network's features, whitened."""
@@ -50,7 +43,9 @@ class Bundled:
 
 def make(card: BackboneCard, device: str) -> Bundled:
     """The extractor of a bundled network. Raises DataMissing where its files are missing."""
-    return Bundled(card.name, weights.bundled(card.name), device)
+    bundle = weights.bundled(card.name)
+    identity = f"{card.name}|{bundle.sha256}|{bundle.preprocessing}|{precision(device)}"
+    return Bundled(card.name, device, bundle.feature_dim, identity)
 
 
 def make_network(card: BackboneCard, device: str) -> adaptable.Network:
@@ -113,10 +108,8 @@ class Axes:
         exact (`RowProducts`), so neither its place nor the rows beside it, the block nor the number of threads can matter.
         Nor does the number of axes: the first of many are those of fewer.
         """
-        along, found = RowProducts(self.directions), np.empty((len(features), self.directions.shape[1]), np.float32)
-        for part in row_blocks(*features.shape):
-            found[part] = along.of(np.asarray(features[part], np.float64) - self.centre)
-        return found
+        along, n_axes = RowProducts(self.directions), self.directions.shape[1]
+        return by_blocks(features, n_axes, lambda rows: along.of(np.asarray(rows, np.float64) - self.centre))
 
 
 def public_part(card: BackboneCard, dataset_name: str) -> str | None:
@@ -141,8 +134,7 @@ def refuse(card: BackboneCard, dataset_name: str, n_axes: int | None) -> None:
         return
     made_from_it = f" on {dataset_name}, from whose pictures all of its public axes were made"
     why = made_from_it if card.axes else ", which has no public axes"
-    allowed = f"must be left out or 0 with data.backbone = {card.name}{why}"
-    raise BadInput("data.axes", n_axes, allowed, {"data.axes": None})
+    raise BadInput("data.axes", n_axes, f"must be left out or 0 with data.backbone = {card.name}{why}", {"data.axes": None})
 
 
 @lru_cache(maxsize=4)
@@ -154,9 +146,3 @@ def load(backbone: str, public: str) -> Axes:
         found = arrays.load(path.read_bytes())
         centre, directions = (found[name].astype(np.float32) for name in ("centre", "directions"))
     return Axes(public, centre, directions)
-
-
-def axes_file(centre: NDArray[np.floating], directions: NDArray[np.floating]) -> Mapping[str, NDArray[np.floating]]:
-    """The arrays of a file that `load` reads: half precision is exact enough for constants."""
-    # The format writes memory as it lies: arrays must be in C order.
-    return {"centre": centre.astype(np.float32, order="C"), "directions": directions.astype(np.float16, order="C")}

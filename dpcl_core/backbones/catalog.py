@@ -251,16 +251,13 @@ def available(card: BackboneCard) -> str | None:
         return lacking(("torch",)) or minilm_missing()
     if prefix:
         return lacking(packages) or _FOLDERS[prefix].missing(model)
+    if card.is_language_model and (absent := lacking(packages)):
+        return absent
     try:
-        if not card.is_language_model:
-            weights.bundled(card.name)
-            return lacking(("torch",))
-        if absent := lacking(packages):
-            return absent
-        packaged.bundled()
+        packaged.bundled() if card.is_language_model else weights.bundled(card.name)
     except DataMissing as missing:
         return missing.allowed
-    return None
+    return None if card.is_language_model else lacking(("torch",))
 
 
 # Files that are kept to save time, and that can be deleted at any time: fetched networks, features, states of texts.

@@ -129,15 +129,14 @@ def _read(file: sqlite3.Connection, keys: Sequence[bytes], feature_dim: int) -> 
 
 
 class Extractor(Protocol):
-    """A frozen public function from an example (an image, a window, a text) to a feature vector."""
+    """A frozen public function from an example (an image, a window, a text) to a feature vector.
 
-    @property
-    def feature_dim(self) -> int | None:
-        """Length of a feature vector; None where it depends on the images' size."""
+    `feature_dim`: length of a feature vector; None where it depends on the images' size. `identity`: name, hash of the
+    weights, preprocessing and precision; two extractors of one identity give the same features.
+    """
 
-    @property
-    def identity(self) -> str:
-        """Name, hash of the weights, preprocessing and precision: two extractors of one identity give the same features."""
+    feature_dim: int | None
+    identity: str
 
     def batches(self, images: Content) -> Iterator[NDArray[np.float32]]:
         """Features [b, K] of the images in order, batch by batch; non-finite rows become zero, never dropped.

@@ -115,9 +115,7 @@ def at_once(room: float | None, on_processor: int, bytes_each: float, most: int)
     `bytes_each` is an estimate. Callers find `room` before they read an example, so the number depends on public facts
     alone, and halve it where memory does not suffice.
     """
-    if room is None:
-        return on_processor
-    return 1 << (int(min(most, max(1.0, room / bytes_each))).bit_length() - 1)
+    return on_processor if room is None else 1 << (int(min(most, max(1.0, room / bytes_each))).bit_length() - 1)
 
 
 def sent(values: NDArray[np.generic], device: str) -> Tensor:

@@ -114,10 +114,7 @@ class Own:
 
     identity: str
     network: adaptable.Network
-
-    @property
-    def feature_dim(self) -> int:
-        return self.network.feature_dim
+    feature_dim: int
 
     def batches(self, content: Content) -> Iterator[NDArray[np.float32]]:
         """float32 [b, K], as the network gives them."""
@@ -129,7 +126,7 @@ class Own:
 def make(card: BackboneCard, device: str) -> Own:
     """The extractor of a registered network. Raises BadInput where a layer of it mixes examples."""
     network, identity = _opened(_registered(card.name))
-    return Own(f"{identity}|{extractor.precision(device)}", _on(network, device))
+    return Own(f"{identity}|{extractor.precision(device)}", _on(network, device), network.feature_dim)
 
 
 def make_network(card: BackboneCard, device: str) -> adaptable.Network:

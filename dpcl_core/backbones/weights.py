@@ -7,7 +7,7 @@ import os
 import sys
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
-from hashlib import sha256
+from hashlib import file_digest, sha256
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -99,11 +99,8 @@ def wish(what: str, reason: str) -> str:
 
 def digest(path: Path) -> str:
     """SHA-256 of a file, read in pieces: weights may be too large to hold twice in memory."""
-    content = sha256()
     with path.open("rb") as file:
-        while piece := file.read(1 << 20):
-            content.update(piece)
-    return content.hexdigest()
+        return file_digest(file, "sha256").hexdigest()
 
 
 def read_weights(path: Path, expected: str, name: str, original: str) -> bytes:

@@ -5,7 +5,7 @@ import json
 import math
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, cast
@@ -19,7 +19,7 @@ from dpcl_core.events import AnchorScores, FullLists, PublicPart, QuantizedRows
 from dpcl_core.explorers.projection_maps import ProjectionMaps, round_to
 from dpcl_core.methods.federated import matchers
 from dpcl_core.methods.federated.lists import Lists, Signature
-from dpcl_core.methods.federated.matchers import FeatureMap, Pooled, PublicEmbeddings, PublicView, Rule, pooled
+from dpcl_core.methods.federated.matchers import EntryMatcher, Pooled, PublicEmbeddings, PublicView, Rule, pooled
 
 # CSLR's theorems evaluated at given sizes, and on given signatures (Shihab et al., sections 4 and appendix).
 #
@@ -122,30 +122,22 @@ _WORK, _FEWEST_STARTS = 30_000, 3  # a pooling's work: entries of all lists time
 _FLOOR = 1e-3  # least variance after noise
 
 
-@dataclass(frozen=True, slots=True)
-class Matcher:
-    """A matcher's feature map and assignment rule."""
-
-    features: FeatureMap
-    rule: Rule
-
-
-def usual(view: PublicView, anchors: NDArray[np.float64], rule: Rule) -> dict[str, Matcher]:
+def usual(view: PublicView, anchors: NDArray[np.float64], rule: Rule) -> dict[str, EntryMatcher]:
     """The compared matchers by name. Anchors [m, d]. `rule`: for the matchers that work with any rule."""
     return {
-        "random": Matcher(matchers.mean_features, "random"),
-        "nearest mean": Matcher(matchers.mean_features, "nearest"),
-        "Hungarian": Matcher(matchers.mean_features, "hungarian"),
-        "optimal transport": Matcher(matchers.Moments(), "ot"),
-        "anchors, raw": Matcher(Signature(anchors, "own", "raw"), rule),
-        "anchors, ranked": Matcher(Signature(anchors, "own", "ranked"), rule),
-        CENTRED: Matcher(Signature(anchors, "shared-spherical", "centred", view.covariance), rule),
-        PROJECTION: Matcher(matchers.PcaMean(view.centre, view.axes), rule),
+        "random": EntryMatcher(matchers.mean_features, "random"),
+        "nearest mean": EntryMatcher(matchers.mean_features, "nearest"),
+        "Hungarian": EntryMatcher(matchers.mean_features, "hungarian"),
+        "optimal transport": EntryMatcher(matchers.Moments(), "ot"),
+        "anchors, raw": EntryMatcher(Signature(anchors, "own", "raw"), rule),
+        "anchors, ranked": EntryMatcher(Signature(anchors, "own", "ranked"), rule),
+        CENTRED: EntryMatcher(Signature(anchors, "shared-spherical", "centred", view.covariance), rule),
+        PROJECTION: EntryMatcher(matchers.PcaMean(view.centre, view.axes), rule),
     }
 
 
 def grouped(
-    lists: Lists, matcher: Matcher, n_groups: int, view: PublicView, generator: np.random.Generator,
+    lists: Lists, matcher: EntryMatcher, n_groups: int, view: PublicView, generator: np.random.Generator,
     most_starts: int | None = None,
 ) -> tuple[NDArray[np.float64], Pooled]:  # fmt: skip
     """The lists' features and their groups by the reference rule, numbered along the first public axis.
@@ -178,7 +170,7 @@ def moved(lists: Lists, level: float, seed: int = 0) -> Lists:
 
 
 def agreement(
-    lists: Lists, modes: NDArray[np.int64], by_name: Mapping[str, Matcher], view: PublicView, seed: int,
+    lists: Lists, modes: NDArray[np.int64], by_name: Mapping[str, EntryMatcher], view: PublicView, seed: int,
     most_starts: int | None = None,
 ) -> dict[str, float]:  # fmt: skip
     """Adjusted Rand index of every matcher's groups with the true modes int64 [n, L] (-1: left out), on these lists."""
@@ -191,7 +183,7 @@ def agreement(
 
 
 def under_noise(
-    lists: Lists, modes: NDArray[np.int64], by_name: Mapping[str, Matcher], view: PublicView, seeds: Sequence[int],
+    lists: Lists, modes: NDArray[np.int64], by_name: Mapping[str, EntryMatcher], view: PublicView, seeds: Sequence[int],
     names: Sequence[str] = SWEPT, most_starts: int | None = None,
 ) -> dict[str, tuple[float, ...]]:  # fmt: skip
     """`agreement` of these matchers with noise of each of `LEVELS` on the lists, averaged over draws of the noise.
@@ -225,7 +217,7 @@ def anchor_scores(
     counts = [m for m in COUNTS if m <= len(anchors)] or [len(anchors)]
     mean_rates, least_rates, least_gaps = zip(*(separation(signatures[:, :m], true_modes, GAP) for m in counts), strict=True)
     centred = {str(m): Signature(anchors[:m], "shared-spherical", "centred", view.covariance) for m in counts}
-    by_count = {name: Matcher(features, rule) for name, features in centred.items()}
+    by_count = {name: EntryMatcher(features, rule) for name, features in centred.items()}
     n = n_lists if n_lists is not None else len(true_modes)
     return AnchorScores(
         gap=GAP,

@@ -176,10 +176,9 @@ def _quick_rule(params: ListParams) -> Rule:
     return "nearest" if params.rule == "ot" else params.rule
 
 
-def _without_transport(usual: Mapping[str, matching.Matcher], own: EntryMatcher) -> dict[str, matching.Matcher]:
+def _without_transport(usual: Mapping[str, EntryMatcher], own: EntryMatcher) -> dict[str, EntryMatcher]:
     """The usual matchers and the run's own, last; those by optimal transport left out."""
-    by_name = {**usual, own.name: matching.Matcher(own.features, own.rule)}
-    return {name: matcher for name, matcher in by_name.items() if matcher.rule != "ot"}
+    return {name: matcher for name, matcher in {**usual, own.name: own}.items() if matcher.rule != "ot"}
 
 
 def _modes(lists: Lists) -> NDArray[np.int64]:
@@ -429,7 +428,7 @@ class Rematch:
         """Whether there are at least two true modes."""
         return len(set(self.modes[self.modes >= 0].tolist())) > 1
 
-    def _matchers(self, m: int) -> dict[str, matching.Matcher]:
+    def _matchers(self, m: int) -> dict[str, EntryMatcher]:
         """The matchers that a run compares, the run's own last."""
         usual = matching.usual(self.public.view, self.public.anchors[:m], _quick_rule(self.params))
         quick = _without_transport(usual, self._compared(m))

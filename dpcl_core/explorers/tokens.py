@@ -4,7 +4,7 @@ import base64
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from typing import Literal, cast, get_args
 
@@ -156,18 +156,14 @@ def _model() -> dict[str, object]:
     inner = json.loads(bundle.read_tokenizer())["model"]
     weights = arrays.load(bundle.read_weights())
     assert all(values.dtype == np.float16 for values in weights.values())
-    shape = bundle.shape
     return {
-        "shape": {
-            "n_blocks": shape.n_blocks, "n_heads": shape.n_heads, "width": shape.width, "context": shape.context,
-            "size": shape.size,
-        },
+        "shape": asdict(bundle.shape),
         "bos": plain_language.load_tokenizer(packaged.BUNDLED).bos,
         "weights": {name: _encoded(values) for name, values in sorted(weights.items())},
         "vocabulary": sorted(inner["vocab"], key=inner["vocab"].__getitem__),
         "merges": [" ".join(pair) if isinstance(pair, list) else pair for pair in inner["merges"]],
         "stop_words": sorted(plain_language.STOP_WORDS),
-    }  # fmt: skip
+    }
 
 
 def _encoded(values: NDArray[np.generic]) -> str:

@@ -276,8 +276,7 @@ def _add(
         stats = [by_epsilon[e] for e in finite]
         _means(chart, "scatter", run.name, stats, colour, x=x, mode="lines+markers", **look, **plot)
     if math.inf in by_epsilon:
-        alone = [by_epsilon[math.inf]]
-        _means(chart, "scatter", run.name, alone, colour, x=[column], mode="markers", **look, **plot)
+        _means(chart, "scatter", run.name, [by_epsilon[math.inf]], colour, x=[column], mode="markers", **look, **plot)
 
 
 def _means(

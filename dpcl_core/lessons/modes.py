@@ -74,7 +74,7 @@ class World:
         """One to one where every client holds every mode; many to one where it may lack one and split another."""
         return "hungarian" if self.kind == "exact" else "nearest"
 
-    def by_name(self, n_anchors: int) -> dict[str, matching.Matcher]:
+    def by_name(self, n_anchors: int) -> dict[str, matchers.EntryMatcher]:
         """The available matchers, with the first `n_anchors` anchors."""
         return matching.usual(self.view, self.anchors[:n_anchors], self.rule)
 
@@ -188,7 +188,7 @@ def by_place(of: World) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
 
 
 def _assigned(
-    of: World, chosen: matching.Matcher, compared: NDArray[np.float64], prototypes: NDArray[np.float64], draw: int
+    of: World, chosen: matchers.EntryMatcher, compared: NDArray[np.float64], prototypes: NDArray[np.float64], draw: int
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Every client's slots [n, L] against the prototypes [K, d], and the prototypes as the matcher sees them [K, f]."""
     middle = of.lists.covariances.mean(axis=(0, 1))

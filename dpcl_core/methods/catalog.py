@@ -29,22 +29,17 @@ if TYPE_CHECKING:
 
 _ELSEWHERE = "DPCL_METHODS"
 
-# The methods of this package, in the order of lists, each with its module; a new one is one line here.
-_FEATURES = {"cosine": "cosine", "peft-ensemble": "peft_ensemble", "naive": "naive", "non-cl": "non_cl"}
-_LIFELONG = {
-    "agem": "agem", "l2dp-ml": "l2dp_ml", "dp-agem": "dp_agem", "dp-coeff-memory": "dp_coeff_memory",
-    "independent-laplace": "independent_laplace", "joint-network": "joint_network",
+# The methods of this package by family, in the order of lists. A method's file has its name, without "lm-"; a new one is one
+# word here.
+_FAMILIES = {
+    "features": ("cosine", "peft-ensemble", "naive", "non-cl"),
+    "lifelong": ("agem", "l2dp-ml", "dp-agem", "dp-coeff-memory", "independent-laplace", "joint-network"),
+    "language": ("lm-seqft", "lm-er", "lm-ewc", "lm-gem", "lm-olora", "lm-mtl", "pecl-published", "pecl"),
+    "federated": (
+        "cslr-server-head", "cslr-central", "cslr-published", "local-list", "label-means", "dp-stat-share", "dp-fedavg",
+        "fedcil-dp", "fedta-lite",
+    ),
 }  # fmt: skip
-_LANGUAGE = {
-    "lm-seqft": "seqft", "lm-er": "er", "lm-ewc": "ewc", "lm-gem": "gem", "lm-olora": "olora", "lm-mtl": "mtl",
-    "pecl-published": "pecl_published", "pecl": "pecl",
-}  # fmt: skip
-_FEDERATED = {
-    "cslr-server-head": "cslr_server_head", "cslr-central": "cslr_central", "cslr-published": "cslr_published",
-    "local-list": "local_list", "label-means": "label_means", "dp-stat-share": "dp_stat_share", "dp-fedavg": "dp_fedavg",
-    "fedcil-dp": "fedcil_dp", "fedta-lite": "fedta_lite",
-}  # fmt: skip
-_FAMILIES = {"features": _FEATURES, "lifelong": _LIFELONG, "language": _LANGUAGE, "federated": _FEDERATED}
 _BY_TORCH = ("lifelong", "language")  # all their methods train by torch, which a page of a browser does not have
 
 
@@ -54,7 +49,8 @@ class _Cards(Mapping[str, MethodCard]):
     def __init__(self) -> None:
         families = [name for name in _FAMILIES if sys.platform != "emscripten" or name not in _BY_TORCH]
         root = __name__.removesuffix(".catalog")
-        self._modules = {name: f"{root}.{family}.{file}" for family in families for name, file in _FAMILIES[family].items()}
+        named = [(family, name) for family in families for name in _FAMILIES[family]]
+        self._modules = {name: f"{root}.{of}.{name.removeprefix('lm-').replace('-', '_')}" for of, name in named}
 
     @cached_property
     def _read(self) -> dict[str, MethodCard]:

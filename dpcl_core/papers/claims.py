@@ -14,6 +14,7 @@ from typing import Literal, NamedTuple, get_args
 from dpcl_core import presets, published
 from dpcl_core.figures.statistics import p_value
 from dpcl_core.methods import catalog as methods
+from dpcl_core.metrics import grouped
 from dpcl_core.papers import questions
 from dpcl_core.papers.measured import Measured
 from dpcl_core.papers.paper import ALIKE_POINTS, JUDGED, Experiment, Judged, Ordering, Paper, Size, State, judge
@@ -204,11 +205,8 @@ def by_layer(forms: Sequence[Form]) -> list[LayerCount]:
 
     Every claim found or contradicted counts once: for the layer of all runs that decide it, else between layers.
     """
-    runs: dict[published.LayerName, list[bool]] = {}
-    for of in forms:
-        for label, spec in of.specs.items():
-            if (layer := methods.layer(spec)) is not None:
-                runs.setdefault(layer.name, []).append(label in of.runs)
+    layers = ((methods.layer(spec), label in of.runs) for of in forms for label, spec in of.specs.items())
+    runs = grouped((layer.name, is_here) for layer, is_here in layers if layer is not None)
     decided: dict[LayerOfClaim, list[Verdict]] = {}
     for claim in claims(forms):
         if claim.verdict in ("found", "contradicted"):

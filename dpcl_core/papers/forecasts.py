@@ -24,6 +24,7 @@ from dpcl_core.later import pd
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.method import PublicSizes, of_spec
 from dpcl_core.methods.features.cosine import forecast
+from dpcl_core.metrics import grouped
 from dpcl_core.papers import measured, questions
 from dpcl_core.privacy.noise_forecast import COSTLY, NEAR_CHANCE
 from dpcl_core.spec import DataSpec, LabelSetting, RunSpec
@@ -362,11 +363,8 @@ def carried_over(at: Known, records: Sequence[Known]) -> float | None:
 @cache
 def error(records: tuple[Known, ...]) -> float:
     """How far a gain that is carried over from other datasets may be off; 1 where no two datasets have a method."""
-    off: dict[str, list[float]] = {}
-    for one in records:
-        gain = carried_over(one, [other for other in records if other.dataset != one.dataset])
-        if gain is not None:
-            off.setdefault(one.dataset, []).append(abs(one.gain - gain))
+    gains = ((one, carried_over(one, [other for other in records if other.dataset != one.dataset])) for one in records)
+    off = grouped((one.dataset, abs(one.gain - gain)) for one, gain in gains if gain is not None)
     return max((float(np.quantile(errors, _HELD, method="higher")) for errors in off.values()), default=1.0)
 
 

@@ -385,16 +385,15 @@ class _File(_Head):
     orderings: Mapping[str, tuple[_Claimed, ...]]
 
 
-def load(name: str, printed_as: PrintedAs, named: Named, departs: Departs) -> Paper:
-    """A bundled paper by its name; functions as in `Paper`. Raises BadInput naming the file and the key that is wrong."""
-    text = (paths.assets_dir() / "papers" / f"{name}.toml").read_text(encoding="utf-8")
-    return parsed(name, text, f"assets/papers/{name}.toml", printed_as, named, departs)
+def load(name: str, printed_as: PrintedAs, named: Named, departs: Departs, text: str | None = None) -> Paper:
+    """A bundled paper by its name, or one of this TOML text; functions as in `Paper`.
 
-
-def parsed(name: str, text: str, file: str, printed_as: PrintedAs, named: Named, departs: Departs) -> Paper:
-    """A paper of this TOML text. Raises BadInput naming the file and the key that is wrong."""
+    Raises BadInput naming the file and the key that is wrong.
+    """
+    place = paths.assets_dir() / "papers" / f"{name}.toml"
+    file = f"assets/papers/{place.name}"
     try:
-        said = tomllib.loads(text)
+        said = tomllib.loads(place.read_text(encoding="utf-8") if text is None else text)
     except tomllib.TOMLDecodeError as error:
         raise BadInput(file, "", f"must be TOML: {error}") from error
     record = validated(_File, said, file)

@@ -13,7 +13,7 @@ multiplier std / bound in the ledger (2^-51 of it): the recorded multiplier is n
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from copy import copy
 
 import numpy as np
@@ -28,6 +28,16 @@ def row_blocks(n_rows: int, width: int, most: int = _BLOCK) -> Iterator[slice]:
     """Slices of rows small enough that working copies in float64 stay in the processor's cache, whatever the data's size."""
     step = max(1, most // max(1, width))
     return (slice(start, start + step) for start in range(0, n_rows, step))
+
+
+def by_blocks(
+    rows: NDArray[np.generic], n_columns: int, made_of: Callable[[NDArray[np.generic]], NDArray[np.float64]]
+) -> NDArray[np.float32]:
+    """What is made of rows [n, K], each on its own: float32 [n, n_columns], computed a block of them at a time."""
+    made = np.empty((len(rows), n_columns), np.float32)
+    for part in row_blocks(*rows.shape):
+        made[part] = made_of(rows[part])
+    return made
 
 
 def shortened(width: int) -> float:

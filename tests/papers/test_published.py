@@ -7,7 +7,7 @@ import pytest
 from dpcl_core import paths, presets, published
 from dpcl_core.papers import comparison, questions
 from dpcl_core.papers.catalog import PAPERS, differences, printed_as, printed_names
-from dpcl_core.papers.paper import Ordering, Paper, Remark, Side, parsed
+from dpcl_core.papers.paper import Ordering, Paper, Remark, Side, load
 from tests.support.asserting import refusal_of
 
 ROWS = published.read_numbers("tobaben")
@@ -138,11 +138,11 @@ def read(*changes: tuple[str, str]) -> object:
     for old, new in changes:
         assert old in text
         text = text.replace(old, new)
-    return parsed("a", text, "assets/papers/a.toml", printed_as, printed_names, differences)
+    return load("a", printed_as, printed_names, differences, text)
 
 
 def test_a_paper_is_read_whole() -> None:
-    paper = parsed("a", TEXT, "assets/papers/a.toml", printed_as, printed_names, differences)
+    paper = load("a", printed_as, printed_names, differences, TEXT)
     (experiment,) = paper.experiments
     rules = ("median", "entropy")
     assert experiment.orderings == (

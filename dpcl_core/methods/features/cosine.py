@@ -21,7 +21,7 @@ from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.mechanisms import class_sums_std, noisy_class_sums
 from dpcl_core.privacy.noise import Noise, noise_of
 from dpcl_core.privacy.noise_forecast import NoiseForecast, noise_to_signal
-from dpcl_core.privacy.sums import UnitRows, row_blocks, unit_rows
+from dpcl_core.privacy.sums import UnitRows, by_blocks, unit_rows
 from dpcl_core.scenarios.stream import Examples, Task
 from dpcl_core.spec import Cell, RunSpec
 
@@ -208,10 +208,7 @@ class CosineClassifier:
 
 def _single(rows: NDArray[np.generic]) -> NDArray[np.float32]:
     """Released sums or public test rows [n, K] at length 1 in single precision, which is enough to compare cosines."""
-    found = np.empty(rows.shape, np.float32)
-    for part in row_blocks(*rows.shape):
-        found[part] = unit_rows(rows[part])
-    return found
+    return by_blocks(rows, rows.shape[1], unit_rows)
 
 
 make_learner = CosineClassifier

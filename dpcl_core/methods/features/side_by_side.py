@@ -19,7 +19,7 @@ from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from dpcl_core.backbones import gpu
-from dpcl_core.backbones.adaptable import is_out_of_memory
+from dpcl_core.backbones.adaptable import halved, is_out_of_memory
 from dpcl_core.backbones.gpu import mixed_precision, sent
 from dpcl_core.errors import BadInput
 from dpcl_core.methods.common.per_example_gradients import clip_weights
@@ -226,11 +226,8 @@ class Gradients:
                 here = pictures[facts[0]] if isinstance(pictures, Tensor) else sent(pictures[rows[filled]], self._device)
                 sums += self._computed(here, *facts[1:])
             except (RuntimeError, MemoryError) as error:
-                if not is_out_of_memory(error):
-                    raise
-                if self.limit == 1:
-                    raise MemoryError("the gradient of one picture does not fit into memory") from error
-                self.limit = max(1, len(places) // 2)  # a filled piece has as many places whoever is in the batch
+                # A filled piece has as many places whoever is in the batch; another may have had fewer than it could.
+                self.limit = min(halved(self.limit, error, "the gradient of one picture"), max(1, len(places) // 2))
                 continue
             start += n
         return sums

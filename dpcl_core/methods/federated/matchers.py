@@ -292,7 +292,7 @@ class EntryMatcher:
 
     features: FeatureMap
     rule: Rule
-    name: str
+    name: str = ""
 
     @classmethod
     def of(cls, params: ListParams, public: PublicEmbeddings) -> EntryMatcher:

@@ -337,6 +337,7 @@ class Baseline(AdaptedModel):
         self.is_local = self.params.is_local
         self.noises = Noises(0.0) if self.is_local else self.plan.noises(cell.epsilon)
         self._copy_noise = self.plan.copy_noise(cell.epsilon)
+        self.expected_batch = self.plan.sample_rate * self.plan.n_texts  # the task's texts in a step: public
         self.charges: list[Charge] = []  # of the task being learned under DP-SGD, its own steps first
         self.kept: list[TrainingInputs] = []  # texts of finished tasks, for methods that keep some
         self._places: list[Rows] = []  # of these texts in their tasks
@@ -421,11 +422,6 @@ class Baseline(AdaptedModel):
         if not self.is_local or self.params.trains_once:
             return self.plan.n_steps
         return self.params.n_steps(self.context.size_of(task))
-
-    @property
-    def expected_batch(self) -> float:
-        """Expected number of the task's texts in a step: public."""
-        return self.plan.sample_rate * self.plan.n_texts
 
     def keep(self, inputs: TrainingInputs, places: Rows) -> None:
         """Keeps the texts at these places."""

@@ -30,7 +30,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
-from dpcl_core.backbones.adaptable import is_out_of_memory
+from dpcl_core.backbones.adaptable import halved
 from dpcl_core.backbones.causal import Adapted
 from dpcl_core.backbones.gpu import at_least_single, at_once, room
 from dpcl_core.backbones.kept_states import SIDE_BY_SIDE, STEP
@@ -437,11 +437,7 @@ class Gradients:
                 try:
                     grads = self._per_text(piece.filled(size), loss, reading, epoch)
                 except (RuntimeError, MemoryError) as error:
-                    if not is_out_of_memory(error):
-                        raise
-                    if size == 1:
-                        raise MemoryError("the gradient of one text does not fit into memory") from error
-                    self._sizes[shape] = size // 2
+                    self._sizes[shape] = halved(size, error, "the gradient of one text")
                     continue
                 norms = grads.square().sum(1).sqrt()
                 if not (finite := norms.isfinite()).all():  # squares of single precision are finite in double precision

@@ -249,11 +249,9 @@ class Repaired(Sculpted):
         kind = "steps on the noisy copies" if is_local else "noisy steps"
         yield from progress_of(steps, self._plan.n_steps, task, kind)
         if self.params.stability:  # updates Omega from released weights and from layer inputs on public texts
-            from dpcl_core.methods.language.training import input_norms
-
             inputs = self.public_inputs()
             public = self.prompted(inputs, np.zeros(len(inputs), np.int64), "public")  # a prompt of no task
-            self._memory.remember(input_norms(self.net, public, self.context.device))
+            self._memory.remember(training.input_norms(self.net, public, self.context.device))
 
     def _central_steps(self, task: Task, ledger: Ledger) -> Iterator[int]:
         steps = self._plan.steps(self._noises.multiplier)

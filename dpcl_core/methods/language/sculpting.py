@@ -92,11 +92,7 @@ class Scorer:
         self._size = plain_language.load_tokenizer(backbone).size
         self._counts: list[NDArray[np.int64]] = []
         self.score2 = np.zeros(self._size)
-
-    @property
-    def reads_ahead(self) -> bool:
-        """Whether texts of later tasks are counted before they arrive."""
-        return self._scope == "all"
+        self.reads_ahead = scope == "all"  # whether texts of later tasks are counted before they arrive
 
     def survey(self, tasks: Sequence[Task], classes: tuple[str, ...]) -> None:
         """Counts the tokens of all tasks of the stream if the scope needs them. Call before opening the first task."""
@@ -159,10 +155,7 @@ class Sculpted(AdaptedModel):
     def __init__(self, spec: RunSpec, cell: Cell, context: PublicContext, scorer: Scorer) -> None:
         super().__init__(spec, cell, context)
         self._scorer, self._memory = scorer, training.Memory(self.net, self.params.lambda_min, self.params.lambda_max)
-
-    @property
-    def _penalty(self) -> training.Penalty | None:
-        return self._memory.penalty if self.params.stability else None
+        self._penalty = self._memory.penalty if self.params.stability else None
 
     def token_scores(self, inputs: Planes) -> NDArray[np.float64]:
         """Score of every token [n, length], under the model that `params.score_model` names."""

@@ -15,7 +15,7 @@ from dpcl_core.methods.common.method import PublicContext, PublicSizes, labelled
 from dpcl_core.methods.lifelong import params as settings
 from dpcl_core.methods.lifelong import quadratic
 from dpcl_core.methods.lifelong.params import CoefficientParams
-from dpcl_core.methods.lifelong.quadratic import LinearReadout, RandomRelu
+from dpcl_core.methods.lifelong.quadratic import LinearReadout, RandomMap
 from dpcl_core.privacy.dp_events import dp
 from dpcl_core.privacy.gaussian import SENSITIVITY
 from dpcl_core.privacy.labels import label_space
@@ -57,7 +57,7 @@ class CoefficientMemory(LinearReadout):
         n_features = settings_of(spec, CoeffMemoryParams).features if self._is_raw else context.n_inputs
         super().__init__(spec, cells, context, "coefficients", n_features)
         seeds = self._weights if self._is_raw else ()
-        self._maps = {seed: RandomRelu(context.n_inputs, n_features, seed) for seed in seeds}
+        self._maps = {seed: RandomMap("relu", context.n_inputs, n_features, seed) for seed in seeds}
         self._stds = [_std(spec, context, epsilon, is_raw=self._is_raw) for epsilon in self._epsilons]
         self._kept: dict[tuple[int, int], NDArray[np.float32]] = {}  # features of test examples, which are public
 

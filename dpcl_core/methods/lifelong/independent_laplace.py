@@ -18,7 +18,7 @@ from dpcl_core.methods.common.method import PublicContext, PublicSizes, settings
 from dpcl_core.methods.lifelong import params as settings
 from dpcl_core.methods.lifelong import quadratic
 from dpcl_core.methods.lifelong.params import CoefficientParams
-from dpcl_core.methods.lifelong.quadratic import LinearReadout, RandomProjection
+from dpcl_core.methods.lifelong.quadratic import LinearReadout, RandomMap
 from dpcl_core.privacy.labels import label_space
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.mechanisms import Coefficients
@@ -76,12 +76,11 @@ class NoisyRecords(LinearReadout):
         is_projected = params.project_to > 0
         self._unit = math.sqrt(params.project_to) / params.clip if is_projected else 1 / math.sqrt(n_inputs)
         seeds = self._weights if is_projected else ()
-        self._maps = {seed: RandomProjection(n_inputs, params.project_to, seed) for seed in seeds}
+        self._maps = {seed: RandomMap("projection", n_inputs, params.project_to, seed) for seed in seeds}
 
     def learn(self, tasks: Mapping[int, Task], ledgers: Mapping[Cell, Ledger]) -> Iterator[Progress]:
         for turn, (seed, task) in enumerate(tasks.items()):
-            public = self._context.public
-            space = label_space(self._labels, task.prior, public, task.train.labels, (), task=task.index)
+            space = label_space(self._labels, task.prior, self._context.public, task.train.labels, (), task=task.index)
             if space:  # without a public class there is nothing to learn or store
                 loss = self._stored(seed, task, space, ledgers)
                 yield from self._descend(seed, task, loss, "the noisy copies", turn, len(tasks))

@@ -120,8 +120,7 @@ def variant(spec: RunSpec, basic: str | None = None) -> str:
 
 def differences(spec: RunSpec) -> tuple[str, ...]:
     """Our choices where Lai et al. leave something open."""
-    heads = {"shared": "one head for all tasks", "per-task": "a head for each task"}
-    head = heads[settings_of(spec, NetworkParams).head]
+    head = {"shared": "one head for all tasks", "per-task": "a head for each task"}[settings_of(spec, NetworkParams).head]
     return (
         "Not given in the paper: batch size, learning rate, the head of split tasks, strides, and how often runs were "
         f"repeated. Ours: {head}, the learning rates and batch sizes of the runs below, "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +16,7 @@ from dpcl_core.methods.common.method import PublicContext, settings_of
 from dpcl_core.methods.lifelong.params import CoefficientParams, Projection
 from dpcl_core.privacy.mechanisms import Coefficients
 from dpcl_core.privacy.noise import noise_of
-from dpcl_core.privacy.sums import RowProducts, row_blocks, unit_rows
+from dpcl_core.privacy.sums import RowProducts, by_blocks, unit_rows
 from dpcl_core.scenarios.stream import Task, generator
 from dpcl_core.spec import Cell, RunSpec
 
@@ -142,42 +143,30 @@ def solved(weights: Weights, memory: Memory, noise_stds: Sequence[float]) -> Wei
     return result
 
 
-# Random feature maps that depend only on public settings and a seed, never on data.
+class RandomMap:
+    """A random map of values by a matrix M of independent normal numbers: of public settings and a seed, never of data.
 
-
-class RandomRelu:
-    """Features max(x M, 0) of values x, with M of independent normal numbers: nonnegative, of any norm."""
-
-    def __init__(self, n_inputs: int, n_features: int, seed: int) -> None:
-        weights = generator(seed, "random features").standard_normal((n_inputs, n_features)) / math.sqrt(n_inputs)
-        self._weights, self._n_features = RowProducts(weights), n_features
-
-    def of(self, inputs: NDArray[np.generic]) -> NDArray[np.float32]:
-        """Features float32 [n, features] of inputs [n, K], each row's from that row alone; not finite: zeros."""
-        features = np.empty((len(inputs), self._n_features), dtype=np.float32)
-        for part in row_blocks(*inputs.shape):
-            features[part] = np.maximum(self._weights.of(inputs[part]), 0)
-        return features
-
-
-class RandomProjection:
-    """Projection u M of values u, centred to mean 0 and scaled to norm 1, with M of independent normal numbers.
-
-    Centring helps where all values have one sign: examples then differ by more within the norm. The scale of M gives the
-    projected values an L1 norm of 1 on average over M, for any number of dimensions.
+    relu: features max(x M, 0) of values x, nonnegative, of any norm. projection: u M of values u, centred to mean 0 and
+    scaled to norm 1. Centring helps where all values have one sign: examples then differ by more within the norm. The scale
+    of M gives the projected values an L1 norm of 1 on average over M, for any number of dimensions.
     """
 
-    def __init__(self, n_inputs: int, n_dimensions: int, seed: int) -> None:
-        drawn = generator(seed, "random projection").standard_normal((n_inputs, n_dimensions))
-        self._weights, self._n_dimensions = RowProducts(drawn * math.sqrt(math.pi / 2) / n_dimensions), n_dimensions
+    def __init__(self, kind: Literal["relu", "projection"], n_inputs: int, n_features: int, seed: int) -> None:
+        self._is_relu, self._n_features = kind == "relu", n_features
+        purpose = {"relu": "random features", "projection": "random projection"}[kind]
+        drawn = generator(seed, purpose).standard_normal((n_inputs, n_features))
+        scaled = drawn / math.sqrt(n_inputs) if self._is_relu else drawn * math.sqrt(math.pi / 2) / n_features
+        self._weights = RowProducts(scaled)
 
     def of(self, inputs: NDArray[np.generic]) -> NDArray[np.float32]:
-        """Projected values float32 [n, dimensions] of inputs [n, K], each row's from that row alone."""
-        projected = np.empty((len(inputs), self._n_dimensions), dtype=np.float32)
-        for part in row_blocks(*inputs.shape):
-            rows = np.asarray(inputs[part], dtype=np.float64, order="C")
-            projected[part] = self._weights.of(unit_rows(rows - rows.mean(axis=1, keepdims=True)))
-        return projected
+        """Features float32 [n, features] of inputs [n, K], each row's from that row alone; relu of one not finite: zeros."""
+        return by_blocks(inputs, self._n_features, self._of_block)
+
+    def _of_block(self, inputs: NDArray[np.generic]) -> NDArray[np.float64]:
+        if self._is_relu:
+            return np.maximum(self._weights.of(inputs), 0)
+        rows = np.asarray(inputs, dtype=np.float64, order="C")
+        return self._weights.of(unit_rows(rows - rows.mean(axis=1, keepdims=True)))
 
 
 # Base of the learners that train linear classifiers on sums over a task's examples, released once per task.

@@ -11,18 +11,15 @@ from dpcl_core.methods.common.classifier import Step
 from dpcl_core.methods.lifelong import params as settings
 from dpcl_core.methods.lifelong.independent_laplace import centred
 from dpcl_core.methods.lifelong.later import nets, torch
-from dpcl_core.methods.lifelong.quadratic import RandomProjection, RandomRelu
+from dpcl_core.methods.lifelong.quadratic import RandomMap
 from dpcl_core.privacy.sums import unit_rows
 
 
 def readout(steps: Sequence[Step], inputs: NDArray[np.generic]) -> NDArray[np.floating]:
     """Scores [n, competing] of linear readouts W phi, with phi made of inputs [n, K] as `facts` say."""
     last, facts, values = steps[-1], steps[-1].facts, np.asarray(inputs)
-    size, seed = int(facts.get("n_features", 0)), int(facts.get("seed", 0))
-    if facts.get("random") == "relu":
-        values = RandomRelu(values.shape[1], size, seed).of(values)
-    if facts.get("random") == "projection":
-        values = RandomProjection(values.shape[1], size, seed).of(values)
+    if "random" in facts:
+        values = RandomMap(facts["random"], values.shape[1], int(facts["n_features"]), int(facts["seed"])).of(values)
     if facts.get("centred"):
         values = centred(values, input_form(facts))
     if facts.get("unit_length"):

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -21,7 +22,7 @@ from dpcl_core.methods.lifelong import nets, quadratic
 from dpcl_core.methods.lifelong.dp_coeff_memory import make_learner
 from dpcl_core.methods.lifelong.independent_laplace import SIZES_ARE_PUBLIC, centred, unbiased_sums
 from dpcl_core.methods.lifelong.params import Projection
-from dpcl_core.methods.lifelong.quadratic import Memory, Quadratic, RandomProjection, RandomRelu
+from dpcl_core.methods.lifelong.quadratic import Memory, Quadratic, RandomMap
 from dpcl_core.methods.references import forecast
 from dpcl_core.privacy import gaussian
 from dpcl_core.privacy.ledger import Ledger
@@ -285,21 +286,21 @@ def test_the_exact_solution_has_no_gradient_left_but_the_ridge() -> None:
 
 def test_public_features_depend_on_the_seed_alone_and_are_of_the_size_announced() -> None:
     inputs = np.random.default_rng(5).uniform(0, 1, (300, 50)).astype(np.float32)
-    features = RandomRelu(50, 20, seed=1).of(inputs)
+    features = RandomMap("relu", 50, 20, seed=1).of(inputs)
     assert features.shape == (300, 20)
     assert (features >= 0).all()
-    np.testing.assert_array_equal(features, RandomRelu(50, 20, seed=1).of(inputs))
-    assert not np.array_equal(features, RandomRelu(50, 20, seed=2).of(inputs))
+    np.testing.assert_array_equal(features, RandomMap("relu", 50, 20, seed=1).of(inputs))
+    assert not np.array_equal(features, RandomMap("relu", 50, 20, seed=2).of(inputs))
     for size in (4, 50):
-        norms = [np.abs(RandomProjection(50, size, seed).of(inputs[:1])).sum() for seed in range(400)]
+        norms = [np.abs(RandomMap("projection", 50, size, seed).of(inputs[:1])).sum() for seed in range(400)]
         assert float(np.mean(norms)) == pytest.approx(1.0, abs=5 * float(np.std(norms)) / 20)
-    one = RandomProjection(50, 4, 0)
+    one = RandomMap("projection", 50, 4, 0)
     np.testing.assert_allclose(one.of(3 * inputs + 7), one.of(inputs), atol=1e-6)
 
 
-@pytest.mark.parametrize("map_of", [RandomRelu, RandomProjection])
-def test_public_features_of_a_row_do_not_depend_on_the_rows_beside_it(map_of: type[RandomRelu | RandomProjection]) -> None:
-    public = map_of(700, 33, 1)
+@pytest.mark.parametrize("kind", ["relu", "projection"])
+def test_public_features_of_a_row_do_not_depend_on_the_rows_beside_it(kind: Literal["relu", "projection"]) -> None:
+    public = RandomMap(kind, 700, 33, 1)
     rows = np.random.default_rng(6).standard_normal((501, 700))  # more than two blocks
     together = public.of(rows)
     for place in (0, 1, 186, 187, 188, 255, 256, 500):
