@@ -100,14 +100,12 @@ def run(
     checks.check_run(spec)
     if here and data is None:
         if spec.data.dataset.startswith("own:"):
-            allowed = f"is for public data and data=…: {spec.data.dataset} is kept already, so leave it out"
-            raise BadInput("here", True, allowed)
+            raise BadInput("here", True, f"is for public data and data=…: {spec.data.dataset} is kept already: leave it out")
         engine = worker.real_engine(spec, device or process.default())
         return _unkept(spec, on_event, lambda heard: deque(map(heard, engine), maxlen=0))
     # A changed preset loses the preset's name: even the data may differ.
-    title = (
-        preset_or_spec if isinstance(preset_or_spec, str) and epsilons is None and seeds is None and not settings else None
-    )
+    is_changed = epsilons is not None or seeds is not None or bool(settings)
+    title = preset_or_spec if isinstance(preset_or_spec, str) and not is_changed else None
     stored = Store(store)
 
     def carried_out(spec: RunSpec, name: str | None, on_event: Callable[[Event], None] | None = on_event) -> str:
