@@ -136,8 +136,7 @@ def test_tune_prints_one_document_with_trials_best_and_a_command_that_can_be_run
     status, out, err = called(*TUNE, "--on", "private", "--trials", "2", "--json", capsys=capsys)
     assert status == 0
     document = json.loads(out)
-    assert document["status"] == "finished"
-    assert [trial["number"] for trial in document["trials"]] == [0, 1]
+    assert (document["status"], [trial["number"] for trial in document["trials"]]) == ("finished", [0, 1])
     assert document["best"]["accuracy"] == max(trial["accuracy"] for trial in document["trials"])
     sizes, carried = document["sizes"], document["transferred"]
     assert carried["ratio"] == pytest.approx(sizes["n_final"] / sizes["n_tune"])
@@ -497,8 +496,7 @@ def test_an_empty_file_becomes_a_store_that_its_owner_alone_reads(capsys, tmp_pa
     path = tmp_path / "runs.db"
     path.touch(0o644)
     assert called("runs", "--store", str(path), capsys=capsys)[0] == 0
-    assert path.read_bytes()[:15] == b"SQLite format 3"
-    assert path.stat().st_mode & 0o777 == 0o600
+    assert (path.read_bytes()[:15], path.stat().st_mode & 0o777) == (b"SQLite format 3", 0o600)
 
 
 def test_a_folder_that_changes_while_it_is_read_is_no_error_of_the_program(capsys, tmp_path, monkeypatch):

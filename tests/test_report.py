@@ -57,8 +57,7 @@ def test_citations_are_those_of_the_method() -> None:
         raw = {"method": method, "scenario": {"kind": "class-incremental", "tasks": 2}, "seeds": [0], **more}
         return set(re.findall(r"@\w+\{(\w+),", catalog.citations(checks.parse(raw))))
 
-    assert cited("cosine") == {"dpcl2026", "tobaben2025"}
-    assert cited("l2dp-ml") == {"dpcl2026", "lai2022"}
+    assert (cited("cosine"), cited("l2dp-ml")) == ({"dpcl2026", "tobaben2025"}, {"dpcl2026", "lai2022"})
     assert cited("pecl") == {"dpcl2026", "zhan"}
 
 

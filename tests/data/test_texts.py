@@ -237,8 +237,7 @@ def test_real_texts(real_data: Path, name: str) -> None:
         pytest.skip(f"{name} is not in DPCL_DATA")
     found = load.load_dataset(DataSpec(dataset=name))
     assert "subset: " in found.title
-    assert found.classes == card.classes
-    assert (len(found.train), len(found.test)) == REAL[name]
+    assert (found.classes, (len(found.train), len(found.test))) == (card.classes, REAL[name])
     assert set(np.unique(found.train.labels)) == set(range(card.n_classes))
     assert catalog.facts(name).title == found.title
     thin = load.load_dataset(DataSpec(dataset=name, train_per_class=5, test_per_class=2))

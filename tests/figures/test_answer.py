@@ -127,8 +127,7 @@ def test_unequal_weights_are_covered_by_the_number_of_the_largest() -> None:
 
 
 def test_ends_of_the_scale() -> None:
-    assert lucky(0.0, 10) == 0
-    assert lucky(1.0, 10) == 1
+    assert (lucky(0.0, 10), lucky(1.0, 10)) == (0, 1)
     assert lucky(0.5, 2) == 1, "two right answers of two show nothing"
     assert lucky(0.1, 450) == pytest.approx(0.1 + math.sqrt(2 * 0.1 * 0.9 * math.log(100) / 450), abs=0.005)
 

@@ -25,8 +25,7 @@ def told(_home: None) -> lesson.Pictures:
 
 
 def test_the_pictures_are_the_bundled_digits(told: lesson.Pictures) -> None:
-    assert told.train.shape == (1347, 64)
-    assert (told.train.min(), told.side, len(told.levels)) == (-1.0, 8, 17)
+    assert (told.train.shape, (told.train.min(), told.side, len(told.levels))) == ((1347, 64), (-1.0, 8, 17))
     assert np.isin(told.train, told.levels).all()
     assert told.labels[told.one_of_each()].tolist() == list(range(10))
     few = lesson.pictures("digits", 2, 1)

@@ -302,16 +302,14 @@ def test_settings_that_cannot_be_read_hide_no_other_run(spec: str, store: Store)
     """As after an edit by hand, or from another version of the program."""
     good, bad = _filled(store, "lists"), _filled(store, "lists, damaged")
     replay.alter(store, bad, spec=spec)
-    assert _found("lists", store) == [bad, good]
-    assert _found("digits cosine", store) == [good]
+    assert (_found("lists", store), _found("digits cosine", store)) == ([bad, good], [good])
     assert administration.runs_on(store, "digits") == [good]
 
 
 def test_a_run_of_a_set_is_found_by_the_preset_too(store: Store) -> None:
     other = _filled(store, "alone")
     set_id = Sets(store).create("digits-cosine", {"a": replay.a_spec()}, titles={"a": "What does a budget cost?"})
-    assert _found("digits-cosine", store) == [set_id]
-    assert set(_found("", store)) == {set_id, other}
+    assert (_found("digits-cosine", store), set(_found("", store))) == ([set_id], {set_id, other})
 
 
 def test_groups_share_a_tag_or_their_test(store: Store) -> None:

@@ -372,8 +372,7 @@ def test_a_stop_takes_effect_in_a_long_trial_and_keeps_the_trials(store: Store, 
     until(lambda: store.status(study_id) == "running")
     runner.stop(study_id)
     until(lambda: store.get(study_id).is_over)
-    assert store.status(study_id) == "cancelled"
-    assert studies.get(study_id).trials == (TRIAL,)
+    assert (store.status(study_id), studies.get(study_id).trials) == ("cancelled", (TRIAL,))
     assert studies.get(study_id).is_resumable
 
 

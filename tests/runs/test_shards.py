@@ -86,8 +86,7 @@ def test_a_run_in_parts_is_the_unsplit_run(method, store, tmp_path, data_dir, mo
     privacy = {"epsilons": epsilons, **({"adjacency": "replace"} if method == "pecl" else {})}
     spec = asked_of(method, tmp_path, monkeypatch, seeds=[0, 1, 2], privacy=privacy)
     run_id, runner = begun(store, spec, 2), InProcess(store)
-    assert worker.carry_out(store, run_id, executor=runner) == "finished"
-    assert len(runner.seen) == 2
+    assert (worker.carry_out(store, run_id, executor=runner), len(runner.seen)) == ("finished", 2)
     assert is_the_unsplit_run(store, run_id, spec)
     assert [shard.status for shard in shards.parts_of(store, run_id)] == ["finished"] * 2
 
@@ -139,8 +138,7 @@ def test_a_part_that_dies_goes_on_after_its_last_checkpoint_on_any_machine(store
         return True
 
     runner = InProcess(store, dies)
-    assert worker.carry_out(store, run_id, executor=runner) == "finished"
-    assert len(runner.seen) == 5
+    assert (worker.carry_out(store, run_id, executor=runner), len(runner.seen)) == ("finished", 5)
     assert len(n_learned) == len(set(n_learned)) == 3 * spec.scenario.tasks
     assert is_the_unsplit_run(store, run_id, spec)
 
@@ -215,8 +213,7 @@ def test_a_run_whose_own_process_dies_at_any_event_finds_its_parts_again(store, 
         assert store.mark_failed(store.get(run_id), Failure("worker-died", "gone", ""), resumption.resume_by_itself)
         if store.status(run_id) == "lost":  # nothing was saved yet: a person presses Resume
             resumption.resume(store, run_id)
-        assert replay.carried_out(store, run_id, executor=runner) == "finished"
-        assert len(runner.seen) == 3
+        assert (replay.carried_out(store, run_id, executor=runner), len(runner.seen)) == ("finished", 3)
         assert is_the_unsplit_run(store, run_id, spec)
     assert n_events > 15
 
