@@ -282,8 +282,7 @@ def test_a_run_on_own_data_that_were_written_again_is_not_resumed(is_hidden, tmp
     if is_hidden:
         path.write_text("\n".join(["a,b,label", *(row.replace(".5", ".25") for row in rows)]), encoding="utf-8")
     os.utime(path, ns=(at, at + (0 if is_hidden else 1)))
-    with pytest.raises(BadInput, match="its data have changed, or were written again, since it began"):
-        list(worker.real_engine(asked, "cpu", keep))
+    refuses("its data have changed, or were written again, since it began", list, worker.real_engine(asked, "cpu", keep))
 
 
 def test_no_checkpoint_has_an_example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -401,8 +401,7 @@ def test_labels_that_are_read_protect_nobody() -> None:
     assert model.classes_.tolist() == DIGITS
     assert "The list of labels is read from the data" in str(model.privacy_)
     assert math.isinf(model.privacy_.epsilon)
-    with pytest.raises(ValueError, match="NaN or infinite"):
-        DPCosineClassifier(labels="data").fit(X, np.where(Y > 8, math.nan, Y))
+    refuses("NaN or infinite", DPCosineClassifier(labels="data").fit, X, np.where(Y > 8, math.nan, Y), error=ValueError)
 
 
 def test_nothing_of_a_model_is_there_before_it_is_fitted() -> None:

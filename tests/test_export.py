@@ -11,7 +11,6 @@ import pytest
 
 from dpcl_core import api, checks, cli, export
 from dpcl_core import events as said
-from dpcl_core.errors import BadInput
 from dpcl_core.methods import catalog as methods
 from dpcl_core.privacy import statement
 from dpcl_core.runs import frames, worker
@@ -60,8 +59,7 @@ def test_only_a_run_with_results_of_its_own_is_exported(name, tmp_path, capsys):
 
 def test_a_run_that_has_learned_nothing_is_not_exported() -> None:
     """Its privacy card would hold no model, and the check of cards would refuse it."""
-    with pytest.raises(BadInput, match="is queued and has learned no task: there is nothing to export"):
-        export.bundle(Store(), Store().create(SPEC))
+    refuses("is queued and has learned no task: there is nothing to export", export.bundle, Store(), Store().create(SPEC))
 
 
 def in_folder(target: Path) -> set[str]:

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from dpcl_core import checks, engine, export
-from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished, Event, Note, Progress, Started, TaskLearned
 from dpcl_core.learning import Group
 from dpcl_core.methods import catalog as methods
@@ -24,7 +23,7 @@ from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.stream import Task
 from dpcl_core.spec import Cell, RunSpec
 from tests.data.making import write_both
-from tests.support.asserting import refusal_of
+from tests.support.asserting import refusal_of, refuses
 
 TOPICS = ("rivers run deep", "goals were scored", "shares fell again", "atoms were split")
 FEDAVG: dict[str, object] = {"method": "dp-fedavg"}  # of clients who may hold anything
@@ -207,8 +206,7 @@ def test_tagged_words_need_tasks_that_keep_sentences_whole(tmp_path: Path) -> No
     words, tags = [["Ada", "slept"], ["Rome", "grew"]] * 60, [["B-PER", "O"], ["B-LOC", "O"]] * 60
     write_both(tmp_path / "data" / "named", tokens=words, tags=tags, domain=["a", "b"] * 60)
     data = {"dataset": "own:named", "backbone": "hashed-text"}
-    with pytest.raises(BadInput, match=r"^scenario\.protocol = class-incremental: must be domain-incremental"):
-        checks.check_run(spec({}, data=data))
+    refuses(r"^scenario\.protocol = class-incremental: must be domain-incremental", checks.check_run, spec({}, data=data))
     found = list(engine.run(spec({"protocol": "domain-incremental"}, data=data)))
     learned = [event for event in found if isinstance(event, TaskLearned)]
     assert [event.accuracy for event in learned] == [(0.0,), (0.0, 0.0)], "no entity told: F1 is 0, accuracy one half"

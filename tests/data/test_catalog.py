@@ -277,8 +277,7 @@ def test_two_downloads_at_once_both_succeed(online: Path, monkeypatch: pytest.Mo
 
 def test_offline_nothing_is_asked(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "_answers", lambda _: pytest.fail("asked the network although HF_HUB_OFFLINE is set"))
-    with pytest.raises(DataMissing, match="it is not on this computer, and the Hugging Face hub cannot be reached"):
-        load_dataset(SVHN)
+    refuses("it is not on this computer, and the Hugging Face hub cannot be reached", load_dataset, SVHN, error=DataMissing)
 
 
 @pytest.fixture

@@ -17,7 +17,6 @@ from streamlit.testing.v1 import AppTest
 from dpcl_core import export, paths, unforeseen
 from dpcl_core.cli import main
 from dpcl_core.data import own
-from dpcl_core.errors import BadInput
 from dpcl_core.runs import administration, queue
 from dpcl_core.runs.audits import Audits
 from dpcl_core.runs.queue import Limits, Visitor
@@ -28,7 +27,7 @@ from pages.parts.rooms import share
 from tests.pages.conftest import Open, Patch, labels, press, words
 from tests.pages.test_runs import ALL, SPEC, _tick
 from tests.support import replay
-from tests.support.asserting import excludes
+from tests.support.asserting import excludes, refuses
 
 Be = Callable[[Mapping[str, object]], None]
 BROWSER = "a" * 32
@@ -154,8 +153,7 @@ def test_on_a_shared_server_data_of_others_are_out_of_reach(monkeypatch: Patch, 
     for name in visitor.mine(names):
         visitor.check_owner(name)
     for name in theirs:
-        with pytest.raises(BadInput, match=f"{name}: is none of your data on this server"):
-            visitor.check_owner(name)
+        refuses(f"{name}: is none of your data on this server", visitor.check_owner, name)
 
 
 # Pages of a shared server: limits with their reason before Start, and buttons only for one's own runs.
@@ -292,8 +290,7 @@ def test_store_exports_and_audits_know_it_no_more_than_lists(run_id: str, as_vis
     seen = state.store()
     for find, named in ((partial(export.bundle, seen), run_id), (seen.get, run_id), (seen.retry, run_id),
                         (Audits(seen).get, audit)):  # fmt: skip
-        with pytest.raises(BadInput, match="no such run in this store"):
-            find(named)
+        refuses("no such run in this store", find, named)
     assert (seen.unfinished(), seen.queues()) == ([], {"cpu": (0, 1)}), "that something waits is said to everybody"
     as_visitor(HERS)
     assert [run.id for run in state.store().unfinished()] == [audit]

@@ -115,8 +115,7 @@ def test_a_run_whose_data_were_written_since_is_not_audited(store: Store, home: 
     run_id = replay.fill(store, spec, replay.recorded(spec))
     audit_id = Audits(store).create(run_id)
     os.utime(home / "data" / "mine" / "train.csv")
-    with pytest.raises(BadInput, match=f"own:mine: must be as run {run_id} read it, but was written again since"):
-        Audits(store).create(run_id)
+    refuses(f"own:mine: must be as run {run_id} read it, but was written again since", Audits(store).create, run_id)
     assert replay.carried_out(store, audit_id) == "failed"
     assert "written again since" in str(store.get(audit_id).error), "also where they were written while it waited"
 

@@ -11,7 +11,7 @@ from sqlalchemy import func, select, update
 
 from dpcl_core import export
 from dpcl_core.checkpoints import Checkpoint
-from dpcl_core.errors import BadInput, StoreTrouble
+from dpcl_core.errors import StoreTrouble
 from dpcl_core.events import CellFinished, Classifier, Event, Progress, to_json
 from dpcl_core.runs import process, resumption, worker
 from dpcl_core.runs.audits import Audits
@@ -94,8 +94,7 @@ def test_only_the_newest_state_of_a_learner_is_kept(store):
 def test_a_process_from_which_a_run_was_taken_cannot_save(store):
     spec = seeded()
     run_id = lost_after(store, spec, 1)
-    with pytest.raises(BadInput, match="no longer carried out by this process"):
-        list(worker.real_engine(spec, "cpu", resumption.Stored(store, run_id)))
+    refuses("no longer carried out by this process", list, worker.real_engine(spec, "cpu", resumption.Stored(store, run_id)))
     assert n_saved(store, run_id) == 1
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from dpcl_core import export
 from dpcl_core.checkpoints import Checkpoint
-from dpcl_core.errors import BadInput, Diverged
+from dpcl_core.errors import Diverged
 from dpcl_core.events import Event, to_json
 from dpcl_core.methods import catalog as methods
 from dpcl_core.runs import executor, process, resumption, shards, tables, worker
@@ -262,8 +262,7 @@ def test_a_run_is_not_resumed_after_a_checkpoint_that_is_missing(store, spec):
     store.end(shards.parts_of(store, run_id)[0].id, "cancelled")
     why = "some of its checkpoints are missing, and noise must not be drawn twice; Retry starts a new run"
     assert resumption.why_not(store, run_id) == why
-    with pytest.raises(BadInput, match="some of its checkpoints are missing"):
-        list(worker.real_engine(spec, "cpu", Memory({0: [learned[1]]})))
+    refuses("some of its checkpoints are missing", list, worker.real_engine(spec, "cpu", Memory({0: [learned[1]]})))
 
 
 def test_a_run_is_not_resumed_whose_part_has_finished_and_was_deleted(store, spec):

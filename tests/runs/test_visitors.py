@@ -48,8 +48,7 @@ def test_a_run_above_a_limit_is_refused_with_what_mends_it(store):
 def test_a_run_that_would_take_too_long_is_refused_before_it_starts(store):
     visiting(store, "anna", seconds=1).create(SPEC)  # nothing is known of how long it takes
     _took(store, 20.0)
-    with pytest.raises(BadInput, match="estimated seconds = 20: must be at most 19 on this server"):
-        visiting(store, "anna", seconds=19).create(SPEC)
+    refuses("estimated seconds = 20: must be at most 19 on this server", visiting(store, "anna", seconds=19).create, SPEC)
     visiting(store, "anna", seconds=20).create(SPEC)
     with pytest.raises(BadInput, match="estimated seconds = 30"):
         administration.check_cost(visiting(store, "anna", seconds=20), SPEC, 30.0)  # as the page estimates it
@@ -58,8 +57,7 @@ def test_a_run_that_would_take_too_long_is_refused_before_it_starts(store):
 
 def test_a_set_is_refused_whole(store):
     anna = visiting(store, "anna", places=2)
-    with pytest.raises(BadInput, match="your runs = 2"):
-        Sets(anna).create("q", {str(seed): replay.a_spec(seeds=(seed,)) for seed in range(3)})
+    refuses("your runs = 2", Sets(anna).create, "q", {str(seed): replay.a_spec(seeds=(seed,)) for seed in range(3)})
     assert store.unfinished() == []
 
 

@@ -14,8 +14,9 @@ import pytest
 
 from dpcl_core import cli
 from dpcl_core.backbones import packaged
-from dpcl_core.errors import BadInput, DataMissing
+from dpcl_core.errors import DataMissing
 from dpcl_core.site import live
+from tests.support.asserting import refuses
 
 WHEEL = "numpy-1-py3-none-any.whl"
 NUMPY = b"a package"
@@ -60,8 +61,7 @@ def test_the_official_server_is_asked_first_and_once(official: Path) -> None:
 @pytest.mark.parametrize("name", [*CORE, WHEEL])
 def test_another_file_than_the_official_one_is_not_kept(official: Path, name: str) -> None:
     (official / name).write_bytes(b"another")
-    with pytest.raises(BadInput, match="its SHA-256 differs"):
-        list(live.fetch_python())
+    refuses("its SHA-256 differs", list, live.fetch_python())
     assert live.python_folder() is None
     assert not (Path(os.environ["XDG_CACHE_HOME"]) / "dpcl" / live.PYODIDE / name).exists()
 
@@ -96,14 +96,12 @@ def test_registries_serve_where_the_official_server_is_away(official: Path, monk
 
 def test_a_registry_is_held_to_the_official_hashes(official: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     of_registries(official, monkeypatch, CORE, {f"some/files/{WHEEL}": b"another"})
-    with pytest.raises(BadInput, match="its SHA-256 differs"):
-        list(live.fetch_python())
+    refuses("its SHA-256 differs", list, live.fetch_python())
 
 
 def test_a_file_that_no_source_has_is_said(official: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     of_registries(official, monkeypatch, CORE, {})
-    with pytest.raises(DataMissing, match=f"{WHEEL} is in none of its sources: connect this computer"):
-        list(live.fetch_python())
+    refuses(f"{WHEEL} is in none of its sources: connect this computer", list, live.fetch_python(), error=DataMissing)
 
 
 def test_without_it_no_site_that_trains_is_built(official: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,7 +15,6 @@ import pytest
 from dpcl_core import checks, cli, paths, presets
 from dpcl_core.elements import calculator, element
 from dpcl_core.elements.element import ANCHORS, CALCULATOR, DRAG, HERO, LESSON, TOKENS, Element, theme
-from dpcl_core.errors import BadInput
 from dpcl_core.explorers.tokens import Dials
 from dpcl_core.figures.picture import span
 from dpcl_core.lessons import in_browser
@@ -23,7 +22,7 @@ from dpcl_core.lessons import text as lessons
 from dpcl_core.papers import catalog, claims, measured, questions
 from dpcl_core.site import build, live, runs
 from tests.support import javascript
-from tests.support.asserting import includes
+from tests.support.asserting import includes, refuses
 from tests.support.waiting import python
 
 PAPERS = tuple(paper.link for paper in catalog.PAPERS.values())
@@ -217,8 +216,7 @@ def test_a_folder_of_other_things_is_refused_and_left_alone(tmp_path: Path, caps
     said = capsys.readouterr().err
     assert (said.count("\n"), "thesis.html is no page of one" in said) == (1, True)
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.html"]
-    with pytest.raises(BadInput, match="this is a file"):
-        build.build(tmp_path / "thesis.html")
+    refuses("this is a file", build.build, tmp_path / "thesis.html")
 
 
 def test_an_earlier_site_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
