@@ -302,8 +302,7 @@ def test_whole_runs_at_random_are_read_alike(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(spec, "reader", form_of)
     for raw, one, other in zip(every, [said(checks.parse, raw) for raw in every], full, strict=True):
         assert is_same(one, other), raw
-    made = [one for one in full if one[0] == "made"]
-    assert len(made) > N_RANDOM / 10, "most of them say nothing of what is made"
+    assert len([one for one in full if one[0] == "made"]) > N_RANDOM / 10, "most of them say nothing of what is made"
 
 
 def test_cards_and_presets_are_read_alike(monkeypatch: pytest.MonkeyPatch) -> None:

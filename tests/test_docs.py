@@ -48,8 +48,7 @@ def test_a_page_of_results_has_no_two_verdicts_on_one_comparison(paper: Paper) -
     """What a line compares, its budgets included, is said once in a form, and the legend explains its verdict."""
     lines = _page(paper.name)
     legend = " ".join(lines[: next(place for place, line in enumerate(lines) if line.startswith("## "))])
-    forms = "\n".join(lines).split("\n## ")[1:]
-    for form in forms:
+    for form in "\n".join(lines).split("\n## ")[1:]:
         said = re.findall(r"^- (.*, (?:ε = |no noise).*): \*\*(.*)\*\* \(", form, re.MULTILINE)
         assert len(said) == len(re.findall(r"^- .*\*\* \(", form, re.MULTILINE))
         assert not [what for what, n in Counter(what for what, _ in said).items() if n > 1]
@@ -61,8 +60,7 @@ def test_a_budget_that_the_ledger_exceeds_stands_beside_the_one_asked_for() -> N
     """Every row of PeCL's main table against the records; what adds up to the budget asked for is not repeated."""
     rows = [line.split(" | ") for line in _page("pecl") if line.startswith("| ")]
     budgets = {(row[0].strip("| "), row[1]) for row in rows}
-    asked_and_spent = {"ER (DPSGD)": False, "O-LoRA (DPSGD)": True, "Repair: PeCL (central)": True}
-    for name, is_all in asked_and_spent.items():
+    for name, is_all in {"ER (DPSGD)": False, "O-LoRA (DPSGD)": True, "Repair: PeCL (central)": True}.items():
         assert ((name, "ε = 1") in budgets) is is_all
     for run in measured.recorded("pecl"):
         name, variant = catalog.PAPERS["pecl"].printed_as(run.spec)
@@ -98,8 +96,7 @@ def test_the_readme_counts_every_claim_of_a_paper_once() -> None:
 
 
 def test_the_page_beyond_the_papers_has_the_records_means_and_names_what_is_not_recorded() -> None:
-    page = docs_pages.pages_made()["beyond.md"]()
-    sections = page.split("\n### ")[1:]
+    sections = docs_pages.pages_made()["beyond.md"]().split("\n### ")[1:]
     for name, section in zip(docs_beyond.PRESETS, sections, strict=True):
         known = questions.recorded(presets.variants(name))
         assert (f"Not recorded yet: `dpcl run --preset {name} --all`" in section) == (not known)

@@ -48,8 +48,7 @@ def test_events_come_in_order_and_every_cell_finishes() -> None:
 
 def test_without_noise_the_order_of_classes_changes_forgetting_and_not_the_end() -> None:
     """As many test pictures of every class: the last classifier has seen all of them, whichever came first."""
-    balanced = {"dataset": "digits", "test_per_class": 20}
-    run = spec(privacy={"epsilons": [math.inf]}, seeds=[0, 1, 2, 3], data=balanced)
+    run = spec(privacy={"epsilons": [math.inf]}, seeds=[0, 1, 2, 3], data={"dataset": "digits", "test_per_class": 20})
     found = [event.metrics for event in engine.run(run) if isinstance(event, CellFinished)]
     ends, forgotten = ([one[name] for one in found] for name in ("AA", "AF"))
     assert ends == pytest.approx([ends[0]] * 4, abs=1e-12)

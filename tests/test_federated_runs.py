@@ -87,8 +87,7 @@ def test_a_learner_is_told_of_clients_and_public_sentences() -> None:
     assert (known.n_users, known.n_people, known.recurrence, known.n_classes) == (5, 640, "every", 4), "nominal"
     assert known.anchors.shape == (2_000, 384)
     assert [(name, shape) for name, _, shape in SEEN] == [(str(topic), (40, 384)) for topic in range(4)]
-    held = np.bincount(np.concatenate([users for _, users, _ in SEEN]), minlength=5)
-    assert held.min() >= 10
+    assert np.bincount(np.concatenate([users for _, users, _ in SEEN]), minlength=5).min() >= 10
     notes = [event.text for event in said if isinstance(event, Note)]
     assert "Public sentences: 2,000 invented texts of this project's public corpus." in notes
 
@@ -141,8 +140,7 @@ def test_forward_transfer_is_asked_for_in_federated_streams_alone() -> None:
     assert [event.ahead is None for event in said if isinstance(event, TaskLearned)] == [False, True]
     (cell,) = export.result_document("r1", "done", spec({"protocol": "domain-incremental"}), said)["cells"]  # type: ignore[misc,union-attr]
     assert (cell["ahead"], cell["accuracy"]) == ([0.25, None], [[0.25, None], [0.25, 0.25]])  # type: ignore[index,call-overload]
-    finished = next(event for event in said if isinstance(event, CellFinished))
-    assert finished.metrics["FWT"] == 0.0
+    assert next(event for event in said if isinstance(event, CellFinished)).metrics["FWT"] == 0.0
 
 
 def test_forward_transfer_can_be_recomputed_from_an_export() -> None:

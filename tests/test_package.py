@@ -82,8 +82,7 @@ def test_what_is_published_is_whole_and_its_description_can_be_shown(wheel: Path
 
 def test_links_of_the_description_lead_to_the_repository_where_one_is_known() -> None:
     text = "![a picture](docs/train.png) [a guide](docs/a.md#part) [elsewhere](https://example.org/x)"
-    known = package_metadata.described(text, "https://example.org/o/dpcl", "v1")
-    assert known == (
+    assert package_metadata.described(text, "https://example.org/o/dpcl", "v1") == (
         "![a picture](https://example.org/o/dpcl/raw/v1/docs/train.png) "
         "[a guide](https://example.org/o/dpcl/blob/v1/docs/a.md#part) [elsewhere](https://example.org/x)"
     )

@@ -65,8 +65,7 @@ def test_a_link_repeats_the_run() -> None:
     found = answer(Page().check(json.dumps(ONE)))
     assert found["ok"]
     assert found["models"] == 1
-    settings = json.loads(unquote(found["link"].removeprefix("#run=")))
-    assert checks.parse(settings) == checks.parse(ONE)
+    assert checks.parse(json.loads(unquote(found["link"].removeprefix("#run=")))) == checks.parse(ONE)
 
 
 @pytest.mark.parametrize(("settings", "kind", "said"), [

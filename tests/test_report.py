@@ -64,8 +64,7 @@ def test_citations_are_those_of_the_method() -> None:
 def test_the_notebook_runs_and_says_what_the_run_did(tmp_path: Path) -> None:
     """As Jupyter runs it: code cells in order, in one namespace, without a network."""
     changes = {"seeds": [0], "data.train_per_class": 20, "data.test_per_class": 5, "privacy.epsilons": [4.0]}
-    spec = checks.parse(checks.changed(presets.raw("digits-cosine"), changes))
-    written = json.loads(export.run_notebook(spec))
+    written = json.loads(export.run_notebook(checks.parse(checks.changed(presets.raw("digits-cosine"), changes))))
     assert written["nbformat"] == 4
     assert all(cell["outputs"] == [] for cell in written["cells"] if cell["cell_type"] == "code")
     assert len({cell["id"] for cell in written["cells"]}) == len(written["cells"])

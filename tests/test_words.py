@@ -84,8 +84,7 @@ def test_the_scan_sees_titles_labels_and_headings() -> None:
 @pytest.mark.parametrize("source", [on_pages, of_cards, of_documents], ids=lambda source: source.__name__)
 def test_titles_labels_and_headings_use_the_fields_words(source: object) -> None:
     assert callable(source)
-    found = [(where, said) for where, said in source() if UNUSED.search(said)]
-    assert not found
+    assert not [(where, said) for where, said in source() if UNUSED.search(said)]
 
 
 def test_the_glossary_is_short_and_has_each_word_once() -> None:

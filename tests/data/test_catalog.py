@@ -67,8 +67,7 @@ def test_a_link_that_leads_out_is_refused(data_dir: Path, tmp_path: Path) -> Non
 
 
 def test_a_dataset_that_is_not_here_says_what_to_put_where(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    allowed = catalog.available(catalog.card("svhn"))
-    assert allowed == (
+    assert catalog.available(catalog.card("svhn")) == (
         f"put train.parquet and test.parquet (columns image and label), or folders train/CLASS and test/CLASS of images, "
         f"into {data_dir / 'svhn'}; it is not on this computer, and the Hugging Face hub cannot be reached"
     )

@@ -156,8 +156,7 @@ def test_columns_of_other_names_have_a_role_by_option(data_dir: Path, tmp_path: 
     path = tmp_path / "reviews.csv"
     rows = [f"review {row},{'good' if row % 2 else 'bad'},p{row % 40},{row},x{row % 3}" for row in range(80)]
     path.write_text("\n".join(["body,verdict,author,label,site", *rows]), encoding="utf-8")
-    columns = Columns(target="verdict", text="body", person="author", source="site")
-    assert used(path, Asked(columns, 2)) is None
+    assert used(path, Asked(Columns(target="verdict", text="body", person="author", source="site"), 2)) is None
     card = catalog.card("own:reviews")
     assert (card.kind, card.has_people, card.per_person) == ("text", True, 2)
     found = load_dataset(DataSpec(dataset="own:reviews"))

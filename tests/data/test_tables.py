@@ -123,8 +123,7 @@ def test_every_array_of_one_value_a_row_is_a_column_that_can_have_a_role(data_di
     np.savez(data_dir / "mine" / "all.npz", **arrays)
     assert sheets.header(data_dir / "mine" / "all.npz", catalog.card("own:mine")) == ["embedding", "label", "ward"]
     for target, classes in (("y", ("0", "1", "2", "3")), ("ward", ("north", "south"))):
-        card = replace(catalog.card("own:mine"), roles=(("target", target),))
-        (found,) = catalog.outlines(card)
+        (found,) = catalog.outlines(replace(catalog.card("own:mine"), roles=(("target", target),)))
         assert found.classes == classes
 
 

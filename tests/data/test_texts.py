@@ -202,8 +202,7 @@ def test_text_sets_say_what_they_leave_unprotected(data_dir: Path) -> None:
 def test_two_columns_make_a_text_of_two_lines(data_dir: Path) -> None:
     for split in ("train", "test"):
         write(data_dir / "dbpedia14", split, title=["T"] * 14, content=["body"] * 14, label=list(range(14)))
-    found = load.load_dataset(DataSpec(dataset="dbpedia14"))
-    assert strings(found)[0] == "T\nbody"
+    assert strings(load.load_dataset(DataSpec(dataset="dbpedia14")))[0] == "T\nbody"
 
 
 def test_a_preview_deals_out_the_corpus_in_the_order_given(data_dir: Path) -> None:

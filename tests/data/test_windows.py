@@ -256,8 +256,7 @@ def test_a_gap_of_more_than_300_ms_ends_a_session() -> None:
 @pytest.mark.parametrize("rate", [5, 10, 20, 50])
 def test_stable_rates_are_known_with_some_jitter(rate: int) -> None:
     draw = np.random.default_rng(rate)
-    times = np.arange(400) / rate + draw.uniform(-0.2, 0.2, 400) / rate
-    assert prepare_sensors.stable_rate(times) == rate
+    assert prepare_sensors.stable_rate(np.arange(400) / rate + draw.uniform(-0.2, 0.2, 400) / rate) == rate
 
 
 def test_other_and_unsteady_rates_are_none() -> None:
@@ -317,8 +316,7 @@ def test_the_script_makes_a_dataset_that_loads(data_dir, tmp_path, monkeypatch, 
     found = load_dataset(DataSpec(dataset="own:walks"))
     assert (found.classes, len(found.sources)) == (("sit", "walk"), 4)
     assert abs(found.train.images.values).max() <= 1
-    said = capsys.readouterr().out
-    assert said.startswith(f"{len(found.train)} training and {len(found.test)} test windows in ")
+    assert capsys.readouterr().out.startswith(f"{len(found.train)} training and {len(found.test)} test windows in ")
     train, test = (pq.read_table(data_dir / "walks" / f"{split}.parquet") for split in ("train", "test"))
     times = [np.concatenate(part["window"].to_pylist()).reshape(-1, 3)[:, 0] for part in (train, test)]
     assert not set(times[0].tolist()) & set(times[1].tolist()), "no sample is in both parts"

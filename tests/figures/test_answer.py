@@ -151,8 +151,7 @@ def test_models_that_are_right_by_luck_on_whole_classes_seldom_pass() -> None:
     At a rate of 1 % it would be 40 of them: more than 40 and six standard deviations has a probability below 1e-6.
     """
     right = np.random.default_rng(2).binomial(10, 0.1, size=(4000, 5)) / 10
-    passed = sum(is_told_from_chance(values.tolist(), KNOWN) is True for values in right)
-    assert passed <= 40 + 6 * math.sqrt(40)
+    assert sum(is_told_from_chance(values.tolist(), KNOWN) is True for values in right) <= 40 + 6 * math.sqrt(40)
 
 
 def test_entity_f1_is_judged_over_seeds_alone() -> None:

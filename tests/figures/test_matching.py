@@ -92,8 +92,7 @@ def test_the_map_keeps_its_part_over_rounds_and_shows_two_deviations_of_noise() 
     x, y = ellipse(1.0, 2.0, 0.04, 0.01, 0.02)
     away = np.stack([np.array(x) - 1.0, np.array(y) - 2.0])
     assert (away * np.linalg.solve([[0.04, 0.01], [0.01, 0.02]], away)).sum(axis=0) == pytest.approx(4.0)
-    lines = [trace for trace in figure.data if trace.mode == "lines"]
-    assert len(lines) == 1  # the second group carries no noise
+    assert len([trace for trace in figure.data if trace.mode == "lines"]) == 1  # the second group carries no noise
 
 
 def test_margins_stand_in_the_column_of_their_client() -> None:

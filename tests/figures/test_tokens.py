@@ -44,8 +44,7 @@ def test_memory_is_drawn_after_the_last_task_told() -> None:
 def test_exposure_stands_before_and_after_with_controls_and_the_other_end() -> None:
     table = frames.leaks(SAID)
     picture = tokens.exposure(table)
-    drawn = {trace.name: list(trace.y) for trace in picture.figure.data}
-    assert drawn == {
+    assert {trace.name: list(trace.y) for trace in picture.figure.data} == {
         "before training": [1.4, 1.5, 1.8], "after task 3": [1.4, 1.5, 11.5], "from the unlikely end": [1.4, 1.4, 0.2],
     }  # fmt: skip
     assert list(picture.figure.data[0].x) == ["never", "1", "16"]

@@ -59,8 +59,7 @@ def test_a_guesser_of_pairs_counts_every_pair() -> None:
 @pytest.mark.parametrize("clip", [math.inf, 1.0, 1e-3])
 def test_a_gradient_of_one_picture_is_the_picture(clip: float) -> None:
     x, labels = network.digits(20)
-    rows = network.clipped(network.gradients(network.untrained(), x, labels), clip)
-    for row, picture in zip(rows, x, strict=True):
+    for row, picture in zip(network.clipped(network.gradients(network.untrained(), x, labels), clip), x, strict=True):
         assert network.seen(row) == pytest.approx(picture, abs=1e-10)
         assert network.seen_by_units(row) == pytest.approx(np.tile(picture, (network.HIDDEN, 1)), abs=1e-8)
 

@@ -174,8 +174,7 @@ def _page() -> None:
     from pages.parts import link
     from pages.parts.state import View
 
-    codec = link.Codec(link.Field("size", "s", "size", link.Whole(1, 9), 1))
-    view = View("made-up", codec)
+    view = View("made-up", link.Codec(link.Field("size", "s", "size", link.Whole(1, 9), 1)))
     size = st.number_input("Size", 1, 9, int(str(view["size"])), key=view.key("size"))
     if st.session_state["is_cut_off"]:
         st.stop()

@@ -35,8 +35,7 @@ from tests.support.tiers import quick
 def test_of_runs_with_one_name_the_linked_one_is_shown(open_page: Open, store: Store, view) -> None:
     """A browser tells a select box's options apart by their words alone: equal ones lead to the first of them."""
     name, query = view
-    of_run = {replay.finished(store, replay.a_spec(epsilons=(one,))): one for one in (1.0, 8.0)}
-    for run_id in of_run:
+    for run_id in {replay.finished(store, replay.a_spec(epsilons=(one,))): one for one in (1.0, 8.0)}:
         page = open_page(name, run=run_id, **query)
         for box in page.selectbox:
             assert len(set(box.options)) == len(box.options)
@@ -372,8 +371,7 @@ def test_every_page_says_claim_and_audit_beside_the_run(open_page: Open, store: 
     assert "A guess whether someone took part is right with probability at most" not in said
     shown = words(open_page("privacy", run=run_id, e="0.5"))
     includes(shown, BANNER, "| **total for any one person** (parallel) | **no bound** |")
-    frame = runs_page.table([store.get(run_id)], store.final_accuracies([run_id]))
-    assert frame["epsilons"][0] == "0.5, ∞ (claimed)"
+    assert runs_page.table([store.get(run_id)], store.final_accuracies([run_id]))["epsilons"][0] == "0.5, ∞ (claimed)"
 
 
 @pytest.mark.parametrize(("epsilons", "detail", "said"), [
@@ -396,8 +394,7 @@ def test_a_run_under_way_says_that_no_bound_holds(
 
 def test_a_comparison_with_a_bound_is_warned_of(open_page: Open, store: Store, run_id: str, monkeypatch: Patch) -> None:
     monkeypatch.setattr(methods, "is_nominal", lambda name: name == "cosine")
-    proved = checks.parse({**SPEC.jsonable(), "method": "naive", "params": {}})
-    other = replay.finished(store, proved, name="proved")
+    other = replay.finished(store, checks.parse({**SPEC.jsonable(), "method": "naive", "params": {}}), name="proved")
     said = words(open_page("runs", view="compare", v="1", r=f"{run_id},{other}", f="0.5"))
     includes(said, "The ε of A is a claim", "A (claimed): ", "for some runs a claim, not verified", BANNER)
 

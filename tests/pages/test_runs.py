@@ -389,8 +389,7 @@ def test_settings_that_differ_are_named_as_on_the_form_of_train() -> None:
     assert [row["B"] for row in rows if row["setting"] == "Dataset"] == ["people (own data)"]
     one = _with(privacy={"epsilons": [1.0], "adjacency": "replace"})
     film = {"method": "peft-ensemble", "params": {"adapter": "film", "sample_rate": 0.25}, "data": {"backbone": "vit"}}
-    other = _with(**film, privacy={"epsilons": [1.0, 8.0]}, tuned="public")
-    rows, _ = comparison.differences({"A": one, "B": other})
+    rows, _ = comparison.differences({"A": one, "B": _with(**film, privacy={"epsilons": [1.0, 8.0]}, tuned="public")})
     none = "not a setting here"
     named = {row["setting"]: (row["A"], row["B"]) for row in rows}
     assert named["Method"] == (methods.CARDS["cosine"].title, methods.CARDS["peft-ensemble"].title)

@@ -132,8 +132,7 @@ def test_a_stop_that_comes_too_late_says_so(open_page: Open, store: Store, end: 
 
 
 def test_beside_a_changed_form_stands_its_nearest_record_and_never_the_run_before(open_page: Open, store: Store) -> None:
-    spec = replay.a_spec(labels="data")  # not DP, in red
-    run_id = replay.finished(store, spec)
+    run_id = replay.finished(store, replay.a_spec(labels="data"))  # not DP, in red
     page = open_page("train", run=run_id)
     (banner,) = re.findall(r'class="privacy-bar not-dp"[^>]*>(.*)', words(page))
     assert "an attacker may be right every time" in banner, "beside a run stands what its ledger says"
@@ -375,8 +374,7 @@ def test_the_link_keeps_the_rule_and_a_wrong_one_shows_the_runs_own(open_page: O
 
 
 def test_a_method_with_one_rule_has_no_switch(open_page: Open) -> None:
-    page = open_page("train")
-    assert not any(control.label == "Prediction rule" for control in page.get("button_group"))
+    assert not any(control.label == "Prediction rule" for control in open_page("train").get("button_group"))
 
 
 # The stream on the Train page before anything runs: redrawn with the form, quiet where it cannot be drawn.

@@ -281,8 +281,7 @@ def test_every_spec_survives_the_form(home: object) -> None:
     specs += [replace(tuned.a_tuning().base, tuned=on) for on in ("no", "public", "private")]
     data = {"dataset": "har-wisdm", "train_per_source": 300}
     for spec in [*specs, *(checks.parse({"data": data, "scenario": stream}) for stream in STREAMS)]:
-        link = train_form.parameters_of(spec)
-        read = train_form.CODEC.read(link)
+        read = train_form.CODEC.read(train_form.parameters_of(spec))
         assert not read.notices
         assert checks.parse(train_form.raw_of(read.values)) == spec
 

@@ -218,8 +218,7 @@ def test_a_finished_run_of_the_store_is_found_whatever_its_seeds_and_not_when_it
     asked = replay.a_spec()
     assert measured.known(asked, store=store) is None
     assert not measured.is_tried(asked, store)
-    wanted = measured.settings(asked)
-    run_id = finished(store, wanted, {math.inf: 0.93})
+    run_id = finished(store, measured.settings(asked), {math.inf: 0.93})
     assert measured.known(asked, store=store) == pytest.approx(0.93)
     assert measured.known(replay.a_spec(tasks=2), store=store) is None, "other tasks"
     store.delete(run_id)
@@ -258,8 +257,7 @@ def test_of_the_finished_runs_of_a_store_the_newest_model_of_each_seed_without_n
     finished(store, replay.a_spec(epsilons=(math.inf,), seeds=(1, 2)), {math.inf: 0.5})
     finished(store, replay.a_spec(epsilons=(math.inf,), seeds=(0,), tasks=2), {math.inf: 0.7})
     store.delete(finished(store, replay.a_spec(epsilons=(math.inf,), seeds=(2,)), {math.inf: 0.8}))
-    found = Sets(store).alike(asked)
-    assert {(cell.epsilon, cell.seed): of_cell["AA"] for cell, of_cell in found.items()} == {
+    assert {(cell.epsilon, cell.seed): of_cell["AA"] for cell, of_cell in Sets(store).alike(asked).items()} == {
         (math.inf, 0): 0.2, (math.inf, 1): 0.5, (math.inf, 2): 0.5
     }  # fmt: skip
 

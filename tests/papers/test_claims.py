@@ -219,8 +219,7 @@ def test_records_of_two_editions_are_not_paired_by_seed() -> None:
     runs = {"first": run(lambda epsilon, seed: 0.9), "second": replace(BASE, edition=EDITION - 1)}
     found = judge(HIGHER, runs, {"first": 1.0, "second": 1.0})
     assert (found.state, found.difference) == ("two editions", None)
-    older = {label: replace(one, edition=EDITION - 1) for label, one in runs.items()}
-    assert judge(HIGHER, older).state == "found"
+    assert judge(HIGHER, {label: replace(one, edition=EDITION - 1) for label, one in runs.items()}).state == "found"
     assert "two editions" in report.range_text(found)
     assert report.range_text(judge(HIGHER, {"first": BASE})) == "not run"
 

@@ -38,8 +38,7 @@ def test_ours_stand_beside_the_number_of_the_same_method() -> None:
 
 
 def test_a_doubtful_number_is_shown_and_not_used_and_one_that_is_not_printed_is_missing() -> None:
-    head = run(lambda epsilon, seed: 0.8, spec=_spec("paper-split-cifar-100", "ensemble-head"))
-    rows = _rows({"head": head})
+    rows = _rows({"head": run(lambda epsilon, seed: 0.8, spec=_spec("paper-split-cifar-100", "ensemble-head"))})
     row, unprinted = (rows["PEFT Ensemble (last layer)", epsilon, "AF"] for epsilon in (1.0, 8.0))
     assert (report.printed_text(row), row.usable, row.difference) == ("0.06 ± 0.00", None, None)
     assert unprinted.printed is None

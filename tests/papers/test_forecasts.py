@@ -30,8 +30,7 @@ def _recorded(spec: RunSpec) -> measured.Measured:
 def test_the_nearest_record_has_the_same_method_before_the_same_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     far, near = _spec("method=naive"), _spec("scenario.tasks=2", "data.train_per_class=20", "labels=prior")
     monkeypatch.setattr(measured, "all_recorded", lambda: tuple(map(_recorded, (far, near))))
-    found = forecasts.nearest(_spec())
-    assert found.spec == near
+    assert forecasts.nearest(_spec()).spec == near
     assert forecasts.differences(_spec(), near)[0] == "labels", "what weighs most comes first"
     assert forecasts.differences(_spec(), far) == ["method"], "the settings of another method are no further difference"
     assert forecasts.differences(_spec(), _spec("seeds=[7]", "privacy.epsilons=[3]")) == [], "a budget has one curve"
@@ -183,5 +182,4 @@ def test_numbers_of_a_run_are_public_and_unknown_ones_are_not_made_up() -> None:
     assert (found.n_classes, found.n_tasks, found.network, found.n_features) == (10, 5, "pixels", 64)
     permuted = checks.parse(checks.changed(spec.jsonable(), {"scenario": {"kind": "permuted", "tasks": 3}}))
     assert forecasts.sizes_of(permuted) is None, "everybody is in every task"
-    unknown = checks.parse(checks.changed(spec.jsonable(), {"data.dataset": "own:nowhere"}))
-    assert forecasts.sizes_of(unknown) is None
+    assert forecasts.sizes_of(checks.parse(checks.changed(spec.jsonable(), {"data.dataset": "own:nowhere"}))) is None

@@ -63,16 +63,14 @@ def test_the_printed_means_are_those_of_their_six_values_but_for_two() -> None:
 def test_what_is_printed_in_several_tables_is_the_same_but_for_one_number() -> None:
     known = lines()
     full = known["2", "order1", "PeCL", ""]
-    others = [("1", ""), ("3", ""), ("4", "alpha 0.5"), ("5", "lambda 1")]
     differing = [
         (table, metric)
-        for table, variant in others
+        for table, variant in [("1", ""), ("3", ""), ("4", "alpha 0.5"), ("5", "lambda 1")]
         for metric, row in known[table, "order1", "PeCL", variant].items()
         if row.value != full[metric].value
     ]
     assert differing == [("1", "task3")]
-    without = known["2", "order1", "PeCL", "w/o Unlearning"]
-    assert {name: row.value for name, row in without.items()} == {
+    assert {name: row.value for name, row in known["2", "order1", "PeCL", "w/o Unlearning"].items()} == {
         name: row.value for name, row in known["5", "order1", "PeCL", "lambda 0"].items()
     }
 
@@ -288,8 +286,7 @@ def test_the_paper_s_p_values_stand_beside_ours_where_a_record_has_curves() -> N
     found = comparison.ours(ordering, measured)
     assert found == pytest.approx(stats.ttest_rel([0.85, 0.7, 0.5], [0.25, 0.2, 0.15]).pvalue, rel=1e-9)
     older = [replace(run, models=tuple(replace(model, curves={}) for model in run.models)) for run in measured.values()]
-    without = dict(zip(measured, older, strict=True))
-    assert comparison.ours(ordering, without) is None, "older records have no curves"
+    assert comparison.ours(ordering, dict(zip(measured, older, strict=True))) is None, "older records have no curves"
     assert comparison.ours(experiment.orderings[0], measured) is None, "the paper tests nothing there"
 
 
@@ -422,8 +419,7 @@ def test_what_the_paper_says_of_a_pair_stands_with_its_interval() -> None:
     orderings = cast("list[dict[str, object]]", cast("list[dict[str, object]]", told["experiments"])[0]["orderings"])
     assert orderings[0]["published_interval"] == [found.low, found.high]
     assert orderings[0]["unpaired_interval"] is None, "nothing has run"
-    added = Ordering("", Side("cslr", 4.0), Side("projection", 4.0))
-    assert comparison.printed_interval(form, added) is None
+    assert comparison.printed_interval(form, Ordering("", Side("cslr", 4.0), Side("projection", 4.0))) is None
 
 
 def test_recorded_figures_tell_replay_head_and_total_apart() -> None:

@@ -220,8 +220,7 @@ def test_a_label_becomes_words(label: str, name: str) -> None:
 
 
 def test_every_run_of_every_preset_has_a_name_of_its_own_that_is_not_its_label() -> None:
-    presets = [form.name for question in questions.questions() for form in question.forms.values()]
-    for preset in presets:
+    for preset in [form.name for question in questions.questions() for form in question.forms.values()]:
         names = questions.titles(preset)
         assert len(set(names.values())) == len(names), preset
         assert not [label for label, name in names.items() if name == label], preset

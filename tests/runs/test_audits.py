@@ -241,8 +241,7 @@ def test_texts_without_codes_are_refused() -> None:
 
 
 def test_a_method_without_a_language_model_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    command = ["audit", "--preset", "digits-cosine", "--attack", audits.NAME]
-    assert main(command) != 0
+    assert main(["audit", "--preset", "digits-cosine", "--attack", audits.NAME]) != 0
     assert "--attack = planted-codes: must be left out: cosine trains no language model" in capsys.readouterr().err
 
 

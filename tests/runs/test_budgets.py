@@ -181,8 +181,7 @@ def test_a_run_beyond_the_budget_is_refused_with_what_is_left_and_what_fits(data
     error = refused(store, asking(data, [1.0, 1.2, 8.0], [3, 4]))
     assert (error.field, error.fix) == ("privacy.epsilons", {"privacy.epsilons": (1.2,), "seeds": (3,)})
     includes(error.allowed, "epsilon 1.5, delta 0.000999 is left", "epsilon 20.4, delta 6e-06")
-    mended = checks.parse(checks.changed(asdict(asking(data, [1.0, 1.2, 8.0], [3, 4])), error.fix))
-    store.create(mended)
+    store.create(checks.parse(checks.changed(asdict(asking(data, [1.0, 1.2, 8.0], [3, 4])), error.fix)))
     assert refused(store, asking(data, [8.0])).fix == {"privacy.epsilons": (0.3,)}
     store.create(asking(data, [0.1]))
     store.create(asking(data, [0.2]))
@@ -404,8 +403,7 @@ def test_the_account_depends_on_no_private_row(home: Path, store: Store, monkeyp
     monkeypatch.delenv("DPCL_DATA", raising=False)
     from dpcl_core.data import catalog, outline
 
-    card = catalog.card(taken_in(home / "visits.csv"))
-    public = set(outline.outline(card).test.rows.tolist())
+    public = set(outline.outline(catalog.card(taken_in(home / "visits.csv"))).test.rows.tolist())
     said = []
     for number in range(2):
         rows = [row if place in public or not number else f"7{row}" for place, row in enumerate(ROWS)]

@@ -113,8 +113,7 @@ def test_every_group_matcher_anchor_count_and_statistic_has_one_row() -> None:
     assert set(frames.agreement([replace(TOLD, n_compared=3)])["n_entries"]) == {3}
     for column in ("mean_rate", "least_rate", "least_gap", "needed", "agreement"):
         assert tuple(anchors[column]) == getattr(SCORES, column)
-    statistics = frames.statistics([TOLD])
-    assert statistics[["statistic", "signal", "noise"]].to_numpy().tolist() == [
+    assert frames.statistics([TOLD])[["statistic", "signal", "noise"]].to_numpy().tolist() == [
         ["mean", 0.4, 0.15], ["second moment", 0.8, 40.0]
     ]  # fmt: skip
 

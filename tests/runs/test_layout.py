@@ -149,8 +149,7 @@ def test_a_store_of_a_later_version_is_not_carried_over(home, data, version):
 
 @pytest.mark.parametrize("number", [4, 9])
 def test_the_command_says_how_many_runs_count(home, data, number, capsys):
-    old = an_old_store(home, number, asking(data))
-    assert document_of(capsys, "data", "carry-over", str(old)) == {"runs": 5}
+    assert document_of(capsys, "data", "carry-over", str(an_old_store(home, number, asking(data)))) == {"runs": 5}
     assert administration.looks_at(Store(), data).runs == 2
     assert cli.main(["data", "carry-over", str(home / "none.sqlite")]) != 0
 

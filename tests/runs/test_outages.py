@@ -260,8 +260,7 @@ def test_heartbeats_are_by_the_clock_of_the_database(store, monkeypatch):
         patch.setattr(time, "time", lambda: 0.0)  # of a machine whose clock is wrong
         store.heartbeat(run_id, process.me())
         silent = store.get(run_id).silent_seconds
-    run = store.get(run_id)
-    assert before - 0.002 <= run.heartbeat <= time.time() + 0.002  # what SQLite's clock rounds to
+    assert before - 0.002 <= store.get(run_id).heartbeat <= time.time() + 0.002  # what SQLite's clock rounds to
     assert 0 <= silent < time.time() - before + 0.002
     assert "extract(epoch FROM clock_timestamp())" in str(select(database.now()).compile(dialect=postgresql.dialect()))
 

@@ -105,8 +105,7 @@ def test_parts_are_listed_and_counted_nowhere_as_runs_of_their_own(store, spec):
 
 def test_groups_that_share_work_stay_together(store):
     """The cosine classifier learns all cells at once: the run is not split, and keeps its device."""
-    spec = replay.a_spec(epsilons=(1.0, 2.0), seeds=(0, 1), tasks=2)
-    run_id, runner = begun(store, spec, 4), InProcess(store)
+    run_id, runner = begun(store, replay.a_spec(epsilons=(1.0, 2.0), seeds=(0, 1), tasks=2), 4), InProcess(store)
     assert worker.carry_out(store, run_id, executor=runner) == "finished"
     assert runner.seen == shards.parts_of(store, run_id) == []
 

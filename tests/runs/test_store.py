@@ -79,8 +79,7 @@ def test_an_unknown_run_is_refused_with_its_id(store):
 @pytest.mark.parametrize("name", ["", "   ", "x" * 101, "a\x00b"])
 @file_alone
 def test_a_name_is_one_short_line(store, name):
-    run_id = store.create(replay.a_spec(), name="before")
-    refuses(r"name = .*1 to 100 characters", store.rename, run_id, name)
+    refuses(r"name = .*1 to 100 characters", store.rename, store.create(replay.a_spec(), name="before"), name)
     refuses("name = ", store.create, replay.a_spec(), name=name)
     assert [run.name for run in store.list_runs()] == ["before"]
 

@@ -222,8 +222,7 @@ def test_only_who_started_a_run_changes_it(store):
     study_id = Studies(anna).create(tuned.a_tuning())
     anna.request_stop(study_id)
     refuses("not started by you", lambda: Studies(bert).resume(study_id))
-    audit_id = Audits(bert).create(_finished(anna))  # everybody may audit what all can read
-    assert store.get(audit_id).owner == "bert"
+    assert store.get(Audits(bert).create(_finished(anna))).owner == "bert"  # everybody may audit what all can read
 
 
 def test_the_trash_of_another_visitor_is_neither_seen_nor_emptied(store):
