@@ -137,10 +137,7 @@ def test_the_notebook_of_the_readme_runs(home: Path) -> None:
     exec(code, {})
 
 
-GUIDES = sorted((ROOT / "docs" / "guides").glob("from_*.md"))
-
-
-@pytest.mark.parametrize("path", GUIDES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", sorted((ROOT / "docs" / "guides").glob("from_*.md")), ids=lambda path: path.stem)
 @pytest.mark.usefixtures("home")
 def test_the_lines_of_a_guide_from_another_library_run(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ours; those of the other library stand before them, and are ten lines or few more."""

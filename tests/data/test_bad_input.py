@@ -93,9 +93,6 @@ def test_what_is_wrong_with_a_training_row_is_not_said(data_dir: Path) -> None:
     assert (found.classes, [source.name for source in found.sources]) == (("0", "1", "2"), ["a", "b"])
 
 
-PIXELS = [[[0.0, 0.5], [1.0, 0.25]]] * 3
-
-
 @pytest.mark.parametrize(("change", "where"), [
     (lambda p: [p[0], [[0.0, float("nan")], [1.0, 0.0]], p[2]], "row 1, image = pixel nan"),
     (lambda p: [p[0], p[1], [[0.0, 0.5], [float("inf"), 0.0]]], "row 2, image = pixel 0.5"),
@@ -113,7 +110,7 @@ PIXELS = [[[0.0, 0.5], [1.0, 0.25]]] * 3
     (lambda p: [[["a"]]] * 3, "column image = string"),
 ])
 def test_pixels_that_are_no_pixels(change: Callable[[list[object]], object], where: str, data_dir: Path) -> None:
-    cats(data_dir, image=pa.array(change(PIXELS)), label=LABELS)  # type: ignore[arg-type]
+    cats(data_dir, image=pa.array(change([[[0.0, 0.5], [1.0, 0.25]]] * 3)), label=LABELS)  # type: ignore[arg-type]
     assert location(refusal("own:cats")) == f"{TEST} {where}"
 
 

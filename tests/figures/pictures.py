@@ -13,9 +13,9 @@ from dpcl_core.lessons.text import Scale
 from dpcl_core.runs import frames
 from tests.figures import test_builders, test_reproduction, test_statistics
 from tests.figures.making import accuracy
+from tests.figures.test_builders import AGREEMENT, ENTRIES, GROUPS
 from tests.support.signatures import TOLD
 
-ENTRIES, GROUPS, AGREEMENT = frames.entries([TOLD]), frames.prototypes([TOLD]), frames.agreement([TOLD])
 REFERENCES = References(0.1, 0.4, n_tested=450.0, ceiling=0.9)
 PUBLISHED = test_reproduction._frame(
     ("A", 1.0, 70.0, 1.0, 60.0, 2.0, True), ("A", math.inf, 80.0, math.nan, 84.0, math.nan, True),

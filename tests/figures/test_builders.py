@@ -11,10 +11,11 @@ from dpcl_core.figures import curves, matching, stream, svg, tokens
 from dpcl_core.figures.matching import Space, ellipse, label_sides, margins, on_map
 from dpcl_core.lessons.text import Scale
 from dpcl_core.runs import frames
-from tests.figures.pictures import AGREEMENT, ENTRIES, GROUPS
 from tests.support import replay
 from tests.support.signatures import TOLD
 from tests.support.texts import with_texts
+
+ENTRIES, GROUPS, AGREEMENT = frames.entries([TOLD]), frames.prototypes([TOLD]), frames.agreement([TOLD])
 
 CLASSES = ("ant", "bee", "cat", "dog")
 COUNTS = np.array([[0, 36, 10, 4], [50, 4, 0, 96]])  # bee at home in task 1 with cat; ant and dog in task 2

@@ -96,10 +96,9 @@ VALUES = st.fixed_dictionaries({
 
 
 OWN_KEYS = {"v", *(field.key for field in CODEC.fields)}
-UNKNOWN = st.dictionaries(WORDS.filter(lambda key: key not in OWN_KEYS), st.text(max_size=12), max_size=3)
 
 
-@given(VALUES, UNKNOWN)
+@given(VALUES, st.dictionaries(WORDS.filter(lambda key: key not in OWN_KEYS), st.text(max_size=12), max_size=3))
 def test_what_is_written_is_read_back_in_order_without_defaults(values: dict[str, object], unknown: dict[str, str]) -> None:
     written = CODEC.write(values, unknown)
     address = link.address("http://127.0.0.1:8501/train?old=1", written)

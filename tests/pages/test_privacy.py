@@ -276,7 +276,6 @@ def test_other_numbers_are_another_game(open_page: Open, section: str, name: str
 
 
 READING = {"claim": cslr_accounting.nominal_claim(4.0, Reading(1.45)), "parts": {"replay release": 62.31, "head": math.inf}}
-TOKENS = {"claim": text_mechanisms.nominal_claim(1.0, 10.0, 1e-6, 64, 3)}
 
 
 @pytest.mark.parametrize(("epsilon", "given", "section", "rows"), [
@@ -290,7 +289,7 @@ TOKENS = {"claim": text_mechanisms.nominal_claim(1.0, 10.0, 1e-6, 64, 3)}
         "| computed ε by PLD | 62.4 |", "| **accounted**: replay release | 62.4 |", "| **accounted**: head | no bound |",
         "| **accounted**: replay and head together | no bound |",
     ]),
-    (10.0, TOKENS, "t", [
+    (10.0, {"claim": text_mechanisms.nominal_claim(1.0, 10.0, 1e-6, 64, 3)}, "t", [
         "Claimed ε = 10 (Zhan et al., Theorem 1; nominal, no guarantee, not verified). No bound: an audit proved",
         "| nominal ε of the least noised token (no guarantee) | 10 |", "| **accounted** by the ledger | no bound |",
         "| true ε of the least noised token, one release | 24.42 |",

@@ -18,6 +18,7 @@ from dpcl_core.papers.measured import EDITION, Measured
 from dpcl_core.papers.paper import ALIKE_POINTS, Judged, Ordering, Paper, Side, State, judge
 from dpcl_core.spec import RunSpec
 from tests.papers.making import run
+from tests.support.asserting import includes
 from tests.support.full_disk import no_room
 
 LABELS = ("cosine", "naive")  # as printed; made to work
@@ -368,14 +369,12 @@ def _reasons(*runs: measured.Measured) -> tuple[str, ...]:
 def test_reasons_follow_from_settings_and_data() -> None:
     small = run(lambda epsilon, seed: 0.5, spec=_spec("paper-split-cifar-100-small", "ensemble-head"))
     said = " ".join(_reasons(small))
-    assert "EfficientNet-Lite0, trained on ImageNet, instead of a ViT-B/16" in said
-    assert "Data: Digits" in said
+    includes(said, "EfficientNet-Lite0, trained on ImageNet, instead of a ViT-B/16", "Data: Digits")
     assert "Tuning: the learning rate alone, on public data" in said
     assert "Epochs" not in said
     fewer = checks.parse(checks.apply_sets(presets.raw("paper-split-cifar-100-small"), ["params.epochs=5", "tuned=no"]))
     said = " ".join(_reasons(run(lambda epsilon, seed: 0.5, spec=fewer)))
-    assert "Epochs: 5" in said
-    assert "Tuning: none" in said
+    includes(said, "Epochs: 5", "Tuning: none")
     assert _reasons() == ()
 
 

@@ -17,8 +17,7 @@ from tests.support import replay
 from tests.support.signatures import ENTRIES, PROTOTYPES, SCORES, TOLD, with_lists
 from tests.support.texts import SCORED, with_texts
 
-SPEC = replay.a_spec(epsilons=(1.0, math.inf), seeds=(0, 7))
-SAID = replay.recorded(SPEC, n_tasks=3)
+SAID = replay.recorded(replay.a_spec(epsilons=(1.0, math.inf), seeds=(0, 7)), n_tasks=3)
 GUARANTEE = next(event.guarantee for event in SAID if isinstance(event, CellFinished))
 
 

@@ -313,10 +313,9 @@ def test_resume_follows_a_run_that_another_process_resumes_at_the_same_time(stor
 
 
 # One that keeps sums, one that trains a network; the others take longer to start, not to go on.
-FAMILIES = quick(1, ("cosine", "dp-agem", "lm-seqft", "label-means"))
 
 
-@pytest.mark.parametrize("method", FAMILIES)
+@pytest.mark.parametrize("method", quick(1, ("cosine", "dp-agem", "lm-seqft", "label-means")))
 def test_a_worker_that_is_killed_after_a_checkpoint_is_followed_by_one_that_goes_on(
     store, method, tmp_path, data_dir, monkeypatch
 ):

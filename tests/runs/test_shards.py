@@ -25,7 +25,6 @@ from tests.support.replay import Memory
 from tests.test_durable_runs import asked_of, results
 
 # One method of every family that can be split, of one group for each seed and of one for each cell.
-FAST = ("dp-fedavg",)
 SLOW = ("label-means", "agem", "l2dp-ml", "joint-network", "lm-seqft", "lm-gem", "pecl", "cslr-server-head", "local-list")
 
 
@@ -80,7 +79,7 @@ def test_groups_are_shared_out_each_once_and_evenly():
             assert max(map(len, shared)) - min(map(len, shared)) <= 1
 
 
-@pytest.mark.parametrize("method", [*FAST, *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW)])
+@pytest.mark.parametrize("method", ["dp-fedavg", *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW)])
 def test_a_run_in_parts_is_the_unsplit_run(method, store, tmp_path, data_dir, monkeypatch):
     epsilons = [math.inf] if methods.card(method).guarantee == "none" else [2.0, 4.0]  # no guarantee: no other is taken
     privacy = {"epsilons": epsilons, **({"adjacency": "replace"} if method == "pecl" else {})}
