@@ -22,6 +22,7 @@ from dpcl_core import __version__, cli, machine
 from dpcl_core.cli import reading
 from scripts import make_space, package_metadata
 from tests.support import serving
+from tests.support.asserting import complaint
 from tests.support.waiting import PATIENCE_SECONDS, python, until
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -227,18 +228,16 @@ def test_the_app_listens_where_it_is_told_and_else_on_this_computer(given, addre
 ])
 def test_an_address_at_which_no_server_can_listen_is_refused(given, says, monkeypatch, capsys):
     monkeypatch.setattr(reading.os, "execve", lambda *_: pytest.fail("it started"))
-    assert cli.main(["app", "--no-browser", f"--port={serving.free_port()}", *given]) == 2
-    told = capsys.readouterr().err
-    assert says in told
-    assert told.count("\n") == 1
+    told = complaint(capsys, "app", "--no-browser", f"--port={serving.free_port()}", *given)
+    assert (says in told, told.count("\n")) == (True, 1), told
 
 
 def test_a_port_in_use_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(reading.os, "execve", lambda *_: pytest.fail("it started"))
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
-        assert cli.main(["app", "--address=127.0.0.1", f"--port={port}"]) == 2
-    assert f"--port = {port}: is used by another program" in capsys.readouterr().err
+        said = complaint(capsys, "app", "--address=127.0.0.1", f"--port={port}")
+    assert f"--port = {port}: is used by another program" in said
 
 
 def test_a_server_under_a_foreign_name_answers_nothing_and_ends_with_its_command(tmp_path: Path) -> None:

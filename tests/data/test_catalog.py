@@ -383,15 +383,12 @@ limits = ["who is named"]
     (SET + "members = ['numbers']", r"^datasets\.toml: letters\.members = numbers: must be names of tables above"),
     ("letters = 3", r"^datasets\.toml: letters = 3: must be a table, such as \[letters\]"),
     ("[letters", r"^datasets\.toml = TOMLDecodeError: must be a TOML file: "),
+    ('["timm:some.model"]\ntitle = "Some"', r"^backbones\.toml: timm:some\.model\.summary = None: must be given"),
 ])
 def test_an_error_names_file_and_key(cards_folder: Path, written: str, said: str) -> None:
-    (cards_folder / "datasets.toml").write_text(written, encoding="utf-8")
-    refuses(said, card._catalogue)
-
-
-def test_an_error_in_a_backbone_names_file_and_key(cards_folder: Path) -> None:
-    (cards_folder / "backbones.toml").write_text('["timm:some.model"]\ntitle = "Some"', encoding="utf-8")
-    refuses(r"^backbones\.toml: timm:some\.model\.summary = None: must be given", backbones.read)
+    for name in ("datasets", "backbones"):
+        (cards_folder / f"{name}.toml").write_text(written, encoding="utf-8")
+    refuses(said, backbones.read if "backbones" in said else card._catalogue)
 
 
 @pytest.mark.parametrize("card", backbones.CARDS.values(), ids=lambda card: card.name)

@@ -119,8 +119,7 @@ def test_the_published_scaling_uses_the_training_part_alone() -> None:
 
 def test_the_public_scaling_of_a_window_depends_on_that_window_alone() -> None:
     values = signal(10).reshape(10, 100, 3)
-    alone = dataset.in_range(values[:1]).values
-    np.testing.assert_array_equal(dataset.in_range(values).values[:1], alone)
+    np.testing.assert_array_equal(dataset.in_range(values).values[:1], dataset.in_range(values[:1]).values)
     assert pytest.approx(2 * 9.80665) == RANGE
 
 
@@ -161,8 +160,8 @@ def test_a_rate_that_the_test_part_lacks_is_no_example(data_dir: Path) -> None:
 def test_a_file_of_pictures_under_a_sensor_s_name(data_dir: Path) -> None:
     write_pair(data_dir / "har_wisdm", list(range(5)), list(range(5)))
     assert location(refusal("har-wisdm")) == "har-wisdm/train.parquet = image, label"
-    with pytest.raises(DataMissing, match=r"columns window, rate_hz and label; python -m scripts"):
-        load_dataset(DataSpec(dataset="har-phone50"))
+    of_phone = DataSpec(dataset="har-phone50")
+    refuses("columns window, rate_hz and label; python -m scripts", load_dataset, of_phone, error=DataMissing)
 
 
 def refused(raw: dict[str, object]) -> BadInput:
@@ -230,9 +229,6 @@ def test_all_of_cifar10_comes_before_all_of_cifar100(real_data: Path) -> None:
 
 
 # Recordings become windows as printed: every step on a case counted by hand, and the whole way into a run.
-
-
-SCRIPT = Path(__file__).parents[2] / "scripts" / "prepare_sensors.py"
 
 
 def recorded(seconds: float, rate: int, activity: str, subject: str = "a", start: float = 0.0) -> pd.DataFrame:
@@ -311,7 +307,7 @@ def test_the_script_makes_a_dataset_that_loads(data_dir, tmp_path, monkeypatch, 
     pd.concat([recorded(400, *kind, start=1000 * place) for place, kind in enumerate(kinds)]).to_csv(path, index=False)
     monkeypatch.setattr(sys, "argv", ["prepare_sensors.py", str(data_dir / "walks"), str(path)])
     with pytest.raises(SystemExit) as ended:
-        runpy.run_path(str(SCRIPT), run_name="__main__")
+        runpy.run_path(prepare_sensors.__file__, run_name="__main__")
     assert ended.value.code == 0
     found = load_dataset(DataSpec(dataset="own:walks"))
     assert (found.classes, len(found.sources)) == (("sit", "walk"), 4)

@@ -17,7 +17,7 @@ from dpcl_core.errors import BadInput, StoreTrouble
 from dpcl_core.events import CellFinished, Event, Guarantee, Leaks
 from dpcl_core.privacy.audit_bounds import Audited
 from dpcl_core.runs import administration, audits, process, worker
-from dpcl_core.runs.audits import Audits, Studies, Study
+from dpcl_core.runs.audits import Audits, Studies
 from dpcl_core.runs.executor import LocalExecutor
 from dpcl_core.runs.run import work_of
 from dpcl_core.runs.shards import Sets
@@ -26,7 +26,7 @@ from dpcl_core.spec import Cell, RunSpec
 from dpcl_core.tuning import search
 from dpcl_core.tuning.settings import Trial
 from tests.support import audited, replay, tuned
-from tests.support.asserting import refuses
+from tests.support.asserting import in_turn, refuses
 from tests.support.postgres import both, both_if_slow
 from tests.support.waiting import NEVER_SECONDS, until
 
@@ -135,15 +135,7 @@ def test_a_resumed_run_is_compared_with_when_it_first_began(store: Store, home: 
 def test_an_audit_outlasts_a_store_that_is_away_for_a_moment(store: Store, run_id: str, monkeypatch) -> None:
     audit_id = Audits(store).create(run_id)
     assert store.claim(audit_id, process.me())
-    looks = iter([StoreTrouble("away"), None])
-    true_check = administration.check_own_files
-
-    def check(*of: object) -> None:
-        if (trouble := next(looks)) is not None:
-            raise trouble
-        true_check(*of)
-
-    monkeypatch.setattr(administration, "check_own_files", check)
+    monkeypatch.setattr(administration, "check_own_files", in_turn([StoreTrouble("away")], administration.check_own_files))
     assert worker.carry_out(store, audit_id) == "finished"
 
 
@@ -313,14 +305,7 @@ def test_a_worker_of_a_tuning_keeps_every_trial_and_finishes(store: Store, studi
 def test_a_tuning_outlasts_a_store_that_is_away_for_a_moment(store: Store, studies: Studies, monkeypatch) -> None:
     study_id = studies.create(tuned.a_tuning(2))
     assert store.claim(study_id, process.me())
-    troubles, true_get = iter([StoreTrouble("away")]), Studies.get
-
-    def get(self: Studies, of: str) -> Study:
-        if (trouble := next(troubles, None)) is not None:
-            raise trouble
-        return true_get(self, of)
-
-    monkeypatch.setattr(Studies, "get", get)
+    monkeypatch.setattr(Studies, "get", in_turn([StoreTrouble("away")], Studies.get))
     assert worker.carry_out(store, study_id) == "finished"
 
 

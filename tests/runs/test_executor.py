@@ -28,7 +28,7 @@ from pages.parts import state
 from scripts.record_outages import Starts, race
 from tests.runs.test_outages import locked
 from tests.support import replay, stand_in
-from tests.support.asserting import printed
+from tests.support.asserting import in_turn, printed
 from tests.support.postgres import both, both_if_slow
 from tests.support.tiers import quick
 from tests.support.waiting import until
@@ -295,16 +295,8 @@ def test_a_store_that_is_away_and_an_unexpected_error_do_not_end_it(monkeypatch,
     over, heard, done = threading.Event(), [], []
     away = StoreTrouble("store x: locked")
     troubled = Troubled(over, [None, away, away, KeyError("no such part"), away, None, away])
-    opened = iter([away, None])
-
-    def opens() -> Troubled:
-        if (error := next(opened)) is not None:
-            raise error
-        return troubled
-
-    executor.move(
-        opens, over, after_each=lambda: done.append(troubled.looks), on_trouble=heard.append, patience=Patience(0.001, 0.002)
-    )
+    looked, patience = lambda: done.append(troubled.looks), Patience(0.001, 0.002)
+    executor.move(in_turn([away], lambda: troubled), over, after_each=looked, on_trouble=heard.append, patience=patience)
     assert (troubled.looks, done) == (7, [1, 6])
     assert heard == [away, away, away]  # once in each outage: before the store was open, and twice later
     assert "no such part" in capsys.readouterr().err
@@ -390,14 +382,7 @@ def test_a_server_that_refuses_this_user_is_told_from_one_that_is_away(message):
 
 def test_work_says_once_that_it_waits_for_the_store(home, monkeypatch, capsys):
     locked = [StoreTrouble("store x: another program has kept it locked")] * 3
-    opened = Store.__init__
-
-    def init(self, url=None):
-        if locked:
-            raise locked.pop()
-        opened(self, url)
-
-    monkeypatch.setattr(Store, "__init__", init)
+    monkeypatch.setattr(Store, "__init__", in_turn(locked, Store.__init__))
     monkeypatch.setattr(process.time, "sleep", lambda _: None)
     assert cli.main(["work", "--once"]) == 0
     assert capsys.readouterr().err == "waiting for the store: store x: another program has kept it locked\n"

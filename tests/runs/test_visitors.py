@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import select, update
 
-from dpcl_core import cli, paths
+from dpcl_core import paths
 from dpcl_core.data import own
 from dpcl_core.errors import BadInput
 from dpcl_core.runs import administration, executor, process, queue, resumption, rooms, shards, tables
@@ -21,7 +21,7 @@ from dpcl_core.runs.run import Failure, Run, Split, columns_of, work_of
 from dpcl_core.runs.shards import Sets
 from dpcl_core.runs.store import Store
 from tests.support import replay, tuned
-from tests.support.asserting import refusal_of, refuses
+from tests.support.asserting import complaint, refusal_of, refuses
 from tests.support.postgres import both, both_if_slow, file_alone
 
 pytestmark = both
@@ -278,10 +278,8 @@ def test_wrong_limits_are_refused_before_the_server_starts(home, capsys, monkeyp
     monkeypatch.setattr("os.execve", lambda *_, **__: pytest.fail("it started"))
     if said == "environment":
         monkeypatch.setenv(queue.VARIABLE, text)
-    assert cli.main(["app", *([f"--shared={text}"] if said == "option" else [])]) == 2
-    told = capsys.readouterr().err
-    assert says in told
-    assert told.count("\n") == 1
+    told = complaint(capsys, "app", *([f"--shared={text}"] if said == "option" else []))
+    assert (says in told, told.count("\n")) == (True, 1), told
 
 
 def _finished(store: Store, spec=SPEC) -> str:

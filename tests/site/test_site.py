@@ -18,7 +18,7 @@ from urllib.parse import unquote
 
 import pytest
 
-from dpcl_core import checks, cli, paths, presets
+from dpcl_core import checks, paths, presets
 from dpcl_core.backbones import packaged
 from dpcl_core.elements import calculator, element
 from dpcl_core.elements.element import ANCHORS, CALCULATOR, DRAG, HERO, LESSON, TOKENS, Element, theme
@@ -30,7 +30,7 @@ from dpcl_core.lessons import text as lessons
 from dpcl_core.papers import catalog, claims, measured, questions
 from dpcl_core.site import build, live, runs
 from tests.support import javascript
-from tests.support.asserting import includes, refuses
+from tests.support.asserting import complaint, includes, refuses
 from tests.support.waiting import python
 
 PAPERS = tuple(paper.link for paper in catalog.PAPERS.values())
@@ -220,8 +220,7 @@ def test_a_ceiling_is_named_below_its_picture(texts: dict[str, str]) -> None:
 
 def test_a_folder_of_other_things_is_refused_and_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "thesis.html").write_text("<!doctype html>mine", encoding="utf-8")
-    assert cli.main(["site", "--to", str(tmp_path)]) == 2
-    said = capsys.readouterr().err
+    said = complaint(capsys, "site", "--to", str(tmp_path))
     assert (said.count("\n"), "thesis.html is no page of one" in said) == (1, True)
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.html"]
     refuses("this is a file", build.build, tmp_path / "thesis.html")
@@ -405,8 +404,8 @@ def test_a_file_that_no_source_has_is_said(official: Path, monkeypatch: pytest.M
 
 
 def test_without_it_no_site_that_trains_is_built(official: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["site", "--live", "--to", str(tmp_path / "site")]) == 2
-    assert "run `dpcl fetch pyodide`, once, and build the site again" in capsys.readouterr().err
+    said = complaint(capsys, "site", "--live", "--to", str(tmp_path / "site"))
+    assert "run `dpcl fetch pyodide`, once, and build the site again" in said
     assert not list((tmp_path / "site").glob("*"))
 
 
