@@ -195,7 +195,8 @@ def test_folders_of_images_that_cannot_be_used(data_dir: Path, tmp_path: Path) -
     assert len(load_dataset(DataSpec(dataset="own:cats")).train) == 2, "nothing is said of training files"
     with (test / "a" / "big.png").open("wb") as file:
         file.truncate(64 * 2**20 + 1)  # takes no room on the disk
-    assert str(refusal("own:cats")).endswith(f"own:cats/test/a/big.png = {64 * 2**20 + 1} bytes: must have at most {64 * 2**20} bytes")
+    said = f"own:cats/test/a/big.png = {64 * 2**20 + 1} bytes: must have at most {64 * 2**20} bytes"
+    assert str(refusal("own:cats")) == said
 
 
 def test_parts_without_pictures_or_in_two_forms(data_dir: Path) -> None:

@@ -149,8 +149,7 @@ def test_a_write_whose_answer_is_lost_is_not_written_twice(hasty, monkeypatch):
             raise StoreTrouble("store x: the connection was closed")
 
     monkeypatch.setattr(hasty, "append", unanswered)
-    engine = lambda spec, device: iter(said)  # noqa: E731
-    assert worker.carry_out(hasty, run_id, engine=engine, patience=QUICK) == "finished"
+    assert worker.carry_out(hasty, run_id, engine=lambda spec, device: iter(said), patience=QUICK) == "finished"
     assert without_progress(hasty.events(run_id)) == without_progress(said)[:-1]
     assert hasty.classifiers(run_id) == said[-1:]
 
