@@ -128,10 +128,9 @@ def test_sets_are_read_as_toml_and_bare_words_as_text() -> None:
     assert (spec.privacy.epsilons, spec.privacy.delta, spec.seeds) == ((1.0, math.inf), 1e-5, (3,))
 
 
-@pytest.mark.parametrize(
-    ("assignment", "says"),
-    [("seeds", "--set = seeds"), ("=3", "--set = =3"), ("method.name=cosine", "method.name = cosine")],
-)
+@pytest.mark.parametrize(("assignment", "says"), [
+    ("seeds", "--set = seeds"), ("=3", "--set = =3"), ("method.name=cosine", "method.name = cosine")
+])
 def test_broken_sets_are_refused(assignment: str, says: str) -> None:
     refuses(says, checks.apply_sets, {"method": "cosine"}, [assignment])
 

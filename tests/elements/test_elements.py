@@ -165,10 +165,9 @@ def _of(monkeypatch: pytest.MonkeyPatch, script: str) -> Element:
     return Element("made", ("made.mjs",))
 
 
-@pytest.mark.parametrize(
-    "script",
-    ['import { a } from "./b.mjs";', 'const a = await import("b");', 'fetch("x");', "const a = 1;\nexport { a };"],
-)
+@pytest.mark.parametrize("script", [
+    'import { a } from "./b.mjs";', 'const a = await import("b");', 'fetch("x");', "const a = 1;\nexport { a };"
+])
 def test_scripts_that_need_others_are_refused(monkeypatch: pytest.MonkeyPatch, script: str) -> None:
     with pytest.raises(ValueError, match="made: a script must not contain"):
         _ = _of(monkeypatch, script).classic

@@ -204,10 +204,9 @@ def test_a_deleted_run_of_a_set_is_neither_counted_nor_linked(open_page: Open, s
     assert "deleted" not in words(page)
 
 
-@pytest.mark.parametrize(
-    ("status", "said"),
-    [("finished", "Finished: 1 of 1 run finished"), ("failed", "Ended with an error"), ("cancelled", "Stopped: ")],
-)
+@pytest.mark.parametrize(("status", "said"), [
+    ("finished", "Finished: 1 of 1 run finished"), ("failed", "Ended with an error"), ("cancelled", "Stopped: ")
+])
 def test_every_end_has_its_words(open_page: Open, store: Store, status: Status, said: str) -> None:
     spec = presets.load(NAME)
     run_id = Sets(store).create(NAME, {"main": spec})

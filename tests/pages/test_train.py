@@ -277,11 +277,10 @@ def test_progress_never_falls_while_events_arrive(store: Store) -> None:
     assert (shares, shares[-1]) == (sorted(shares), 1.0)
 
 
-@pytest.mark.parametrize(
-    ("kind", "fix"),
-    [("out-of-memory", "fewer examples"), ("diverged", "Change the settings"), ("data-missing", "Put the data where"),
-     ("store", "disk space"), ("wrong-input", "Change the setting"), ("internal", "details below")],
-)  # fmt: skip
+@pytest.mark.parametrize(("kind", "fix"), [
+    ("out-of-memory", "fewer examples"), ("diverged", "Change the settings"), ("data-missing", "Put the data where"),
+    ("store", "disk space"), ("wrong-input", "Change the setting"), ("internal", "details below")
+])  # fmt: skip
 def test_failures_are_told_apart_by_what_to_do(store: Store, kind: str, fix: str) -> None:
     run = store.get(replay.fill(store, SPEC, HALF, status="failed", failure=replay.a_failure(kind)))  # type: ignore[arg-type]
     said = status_line.status_of_run(run, HALF, now=0)
@@ -296,10 +295,9 @@ def test_lost_says_when_and_offers_retry(store: Store) -> None:
     assert "Retry" in silent.detail
 
 
-@pytest.mark.parametrize(
-    ("seconds", "words"),
-    [(0.2, "1 second"), (4, "4 seconds"), (17, "20 seconds"), (95, "2 minutes"), (10800, "3 hours"), (9e5, "10 days")],
-)
+@pytest.mark.parametrize(("seconds", "words"), [
+    (0.2, "1 second"), (4, "4 seconds"), (17, "20 seconds"), (95, "2 minutes"), (10800, "3 hours"), (9e5, "10 days")
+])
 def test_estimates_name_an_order_of_magnitude_in_a_fitting_unit(seconds: float, words: str) -> None:
     assert status_line.about(seconds) == f"about {words}"
 

@@ -91,16 +91,13 @@ def test_the_ceiling_of_sums_minimises_the_loss_of_all_tasks(method: str) -> Non
     assert measured.known(one_by_one, ended) is None, "it learns task after task"
 
 
-@pytest.mark.parametrize(
-    ("data", "scenario", "expected"),
-    [
-        (_NEWS, {}, {"kind": "split", "tasks": 4}),
-        (_NEWS, {"tasks": 2}, {"kind": "split", "tasks": 2}),
-        (_NEWS, {"order": ["Sports", "World", "Sci/Tech", "Business"]}, {"kind": "split", "tasks": 4}),
-        ({"dataset": "amazon-domains", "backbone": "minilm"}, {"protocol": "domain-incremental", "tasks": 2},
-         {"kind": "source-incremental"}),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("data", "scenario", "expected"), [
+    (_NEWS, {}, {"kind": "split", "tasks": 4}),
+    (_NEWS, {"tasks": 2}, {"kind": "split", "tasks": 2}),
+    (_NEWS, {"order": ["Sports", "World", "Sci/Tech", "Business"]}, {"kind": "split", "tasks": 4}),
+    ({"dataset": "amazon-domains", "backbone": "minilm"}, {"protocol": "domain-incremental", "tasks": 2},
+     {"kind": "source-incremental"}),
+])  # fmt: skip
 def test_clients_examples_are_pooled_into_the_same_tasks(
     data: Mapping[str, Any], scenario: Mapping[str, Any], expected: Mapping[str, Any]
 ) -> None:
@@ -111,17 +108,14 @@ def test_clients_examples_are_pooled_into_the_same_tasks(
     assert expected["kind"] == "split" or len(dumped["order"]) == 2
 
 
-@pytest.mark.parametrize(
-    ("spec", "sentence"),
-    [
-        ({"method": "label-means", "data": _NEWS, "scenario": {"kind": "federated", "protocol": "one-vs-rest"}},
-         "method = label-means: has no ceiling on this stream"),
-        ({"method": "label-means", "data": _NEWS, "scenario": {"kind": "federated", "order": ["World", "Sports"]}},
-         "method = label-means: has no ceiling on this stream"),
-        ({"method": "cosine", "data": {"dataset": "own:mine", "backbone": "pixels"}},
-         "data.dataset = own:mine: is your own: a ceiling is trained without noise, so nothing would protect the people"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("spec", "sentence"), [
+    ({"method": "label-means", "data": _NEWS, "scenario": {"kind": "federated", "protocol": "one-vs-rest"}},
+     "method = label-means: has no ceiling on this stream"),
+    ({"method": "label-means", "data": _NEWS, "scenario": {"kind": "federated", "order": ["World", "Sports"]}},
+     "method = label-means: has no ceiling on this stream"),
+    ({"method": "cosine", "data": {"dataset": "own:mine", "backbone": "pixels"}},
+     "data.dataset = own:mine: is your own: a ceiling is trained without noise, so nothing would protect the people"),
+])  # fmt: skip
 def test_where_there_is_none_one_sentence_says_why(
     spec: Mapping[str, Any], sentence: str, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -198,10 +192,9 @@ def test_a_head_for_each_task_is_no_ceiling_of_one_head_for_all(monkeypatch: pyt
     assert measured.known(shared) is None
 
 
-@pytest.mark.parametrize(
-    ("paper", "preset", "label"),
-    [("pecl", "paper-pecl-thousands", "mtl"), ("tobaben", "paper-split-cifar-100", "non-cl-head")],
-)
+@pytest.mark.parametrize(("paper", "preset", "label"), [
+    ("pecl", "paper-pecl-thousands", "mtl"), ("tobaben", "paper-split-cifar-100", "non-cl-head")
+])
 def test_of_two_records_of_all_tasks_at_once_the_one_whose_step_suits_it_is_the_ceiling(
     paper: str, preset: str, label: str
 ) -> None:

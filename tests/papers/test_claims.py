@@ -41,19 +41,16 @@ def a_form(*states: State, sides: tuple[str, str] = LABELS, is_toy: bool = False
     return replace(form, judged=judged, is_toy=is_toy)
 
 
-@pytest.mark.parametrize(
-    ("first", "second", "verdict"),
-    [
-        ("found", "found", "found"),
-        ("found", "cannot tell", "found"),
-        ("not found", "not run", "contradicted"),
-        ("found", "not found", "mixed"),
-        ("cannot tell", "not run", "undecided"),
-        ("both guess", "not run", "undecided"),
-        ("two editions", "cannot tell", "undecided"),
-        ("not run", "not run", "not run"),
-    ],
-)
+@pytest.mark.parametrize(("first", "second", "verdict"), [
+    ("found", "found", "found"),
+    ("found", "cannot tell", "found"),
+    ("not found", "not run", "contradicted"),
+    ("found", "not found", "mixed"),
+    ("cannot tell", "not run", "undecided"),
+    ("both guess", "not run", "undecided"),
+    ("two editions", "cannot tell", "undecided"),
+    ("not run", "not run", "not run"),
+])
 def test_the_forms_of_an_experiment_have_one_verdict(first: State, second: State, verdict: claims.Verdict) -> None:
     for one, other in ((first, second), (second, first)):
         (claim,) = claims.claims([a_form(one), a_form(other)])
@@ -164,21 +161,18 @@ def _shifted(*points: float) -> dict[str, object]:
     return {"first": run(lambda epsilon, seed: 0.5 + 0.1 * seed + points[seed] / 100), "second": BASE}
 
 
-@pytest.mark.parametrize(
-    ("ordering", "points", "state"),
-    [
-        (HIGHER, (3.0, 3.2, 2.8, 3.0), "found"),
-        (HIGHER, (-3.0, -3.2, -2.8, -3.0), "not found"),
-        (HIGHER, (9.0, -3.0, 5.0, 0.0), "cannot tell"),
-        (HIGHER, (0.04, 0.04, 0.04, 0.05), "cannot tell"),  # narrow by luck, and printed as 0.0
-        (ALIKE, (0.2, -0.2, 0.1, 0.0), "found"),
-        (ALIKE, (4.0, 4.1, 3.9, 4.0), "not found"),
-        (ALIKE, (-4.0, -4.1, -3.9, -4.0), "not found"),
-        (ALIKE, (-1.9, -2.9, -2.4, -2.2), "not found"),  # a clear difference that may be larger than what counts as none
-        (ALIKE, (0.8, 1.2, 1.0, 1.0), "found"),  # as clear, and surely smaller
-        (ALIKE, (ALIKE_POINTS + 1, -1.0, 0.0, 2.0), "cannot tell"),
-    ],
-)
+@pytest.mark.parametrize(("ordering", "points", "state"), [
+    (HIGHER, (3.0, 3.2, 2.8, 3.0), "found"),
+    (HIGHER, (-3.0, -3.2, -2.8, -3.0), "not found"),
+    (HIGHER, (9.0, -3.0, 5.0, 0.0), "cannot tell"),
+    (HIGHER, (0.04, 0.04, 0.04, 0.05), "cannot tell"),  # narrow by luck, and printed as 0.0
+    (ALIKE, (0.2, -0.2, 0.1, 0.0), "found"),
+    (ALIKE, (4.0, 4.1, 3.9, 4.0), "not found"),
+    (ALIKE, (-4.0, -4.1, -3.9, -4.0), "not found"),
+    (ALIKE, (-1.9, -2.9, -2.4, -2.2), "not found"),  # a clear difference that may be larger than what counts as none
+    (ALIKE, (0.8, 1.2, 1.0, 1.0), "found"),  # as clear, and surely smaller
+    (ALIKE, (ALIKE_POINTS + 1, -1.0, 0.0, 2.0), "cannot tell"),
+])
 def test_states_follow_from_the_interval(ordering: Ordering, points: tuple[float, ...], state: str) -> None:
     found = judge(ordering, _shifted(*points))  # type: ignore[arg-type]
     assert (found.state, found.difference.mean) == (state, pytest.approx(sum(points) / 4))

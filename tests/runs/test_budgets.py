@@ -378,10 +378,9 @@ def test_only_the_owner_sees_and_sets_a_budget_on_a_shared_server(home: Path, st
     refused(she, asking(hers, [8.0]))
 
 
-@pytest.mark.parametrize(
-    ("epsilon", "delta", "field"),
-    [(math.inf, None, "epsilon"), (math.nan, None, "epsilon"), (-1, None, "epsilon"), (1, 0.1, "delta"), (1, 0.0, "delta")],
-)
+@pytest.mark.parametrize(("epsilon", "delta", "field"), [
+    (math.inf, None, "epsilon"), (math.nan, None, "epsilon"), (-1, None, "epsilon"), (1, 0.1, "delta"), (1, 0.0, "delta")
+])
 def test_what_promises_nothing_is_no_budget(epsilon, delta, field, data, store):
     assert refusal_of(declare, store, data, epsilon, delta).field == field
     assert administration.budgets_of(store, data) == []

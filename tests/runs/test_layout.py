@@ -117,18 +117,15 @@ def test_a_run_that_had_entered_its_plan_is_charged_by_it(home, data):
     assert here.epsilon == there.epsilon
 
 
-@pytest.mark.parametrize(
-    "damage",
-    [
-        "UPDATE runs SET spec = 'x'",
-        "UPDATE runs SET spec = '{}'",
-        """UPDATE runs SET spec = '{"data": {"dataset": 3}}'""",
-        "UPDATE kept_looks SET marks = 'x'",
-        "DROP TABLE kept_looks",
-        "DROP TABLE audits",
-        "ALTER TABLE runs DROP COLUMN started",
-    ],
-)
+@pytest.mark.parametrize("damage", [
+    "UPDATE runs SET spec = 'x'",
+    "UPDATE runs SET spec = '{}'",
+    """UPDATE runs SET spec = '{"data": {"dataset": 3}}'""",
+    "UPDATE kept_looks SET marks = 'x'",
+    "DROP TABLE kept_looks",
+    "DROP TABLE audits",
+    "ALTER TABLE runs DROP COLUMN started",
+])
 def test_looks_that_cannot_be_read_are_refused_and_never_counted_as_none(home, data, damage):
     store, old = Store(), an_old_store(home, 9, asking(data))
     with sqlite3.connect(old) as connection:
