@@ -45,8 +45,7 @@ def test_events_come_in_order_and_every_cell_finishes() -> None:
     finished = [event for event in events if isinstance(event, CellFinished)]
     assert [event.cell for event in finished] == list(run.cells())
     for event in finished:
-        matrix = [points[event.cell, task].accuracy for task in range(5)]
-        assert dict(event.metrics) == metrics.summary(matrix)
+        assert dict(event.metrics) == metrics.summary([points[event.cell, task].accuracy for task in range(5)])
 
 
 def test_without_noise_the_order_of_classes_changes_forgetting_and_not_the_end() -> None:
@@ -260,10 +259,8 @@ EVENTS = [
 
 @pytest.mark.parametrize("event", EVENTS, ids=lambda event: type(event).__name__)
 def test_an_event_survives_strict_json(event: object) -> None:
-    text = json.dumps(to_json(event), allow_nan=False)  # type: ignore[arg-type]
-    back = from_json(json.loads(text))
-    assert back == event
-    assert type(back) is type(event)
+    back = from_json(json.loads(json.dumps(to_json(event), allow_nan=False)))  # type: ignore[arg-type]
+    assert (back, type(back)) == (event, type(event))
 
 
 def test_text_that_looks_like_infinity_stays_text() -> None:
@@ -320,8 +317,7 @@ def test_forgetting_is_the_best_since_the_task_was_learned(matrix: tuple[list[fl
 @given(matrices)
 def test_accuracy_and_forgetting_together_cannot_exceed_the_best(matrix: tuple[list[float], ...]) -> None:
     """AA + (T-1)/T AF = mean of each task's best accuracy before the end (its final one for the last task), hence <= 1."""
-    n = len(matrix)
-    found = metrics.summary(matrix)
+    n, found = len(matrix), metrics.summary(matrix)
     best = [max(matrix[k][i] for k in range(i, n - 1)) for i in range(n - 1)] + [matrix[-1][-1]]
     assert found["AA"] + (n - 1) / n * found["AF"] == pytest.approx(sum(best) / n)
     assert found["AA"] + (n - 1) / n * found["AF"] <= 1 + 1e-9

@@ -27,8 +27,9 @@ def used(path: Path, asked: Asked | None = None) -> BadInput | None:
     """None if the file can be used; else its error, whose sentence is checked."""
     try:
         with intake.taken_in(intake.Given(path, asked or Asked())) as name:
-            for _ in _pictures(name):
-                pass
+            found = load_dataset(DataSpec(dataset=name))
+            for images in (part.images for part in (found.train, found.test) if isinstance(part.images, Images)):
+                list(images.batches(8, 3, 50))  # decoded, as by a network
     except BadInput as error:
         sentence = str(error)
         excludes(sentence, "\n", str(path.parent), str(paths.home()), ".taken-")
@@ -44,13 +45,6 @@ def refusal(name: str) -> str:
     except BadInput as error:
         return str(error)
     return ""
-
-
-def _pictures(name: str) -> list[object]:
-    """All pictures decoded, as a network would."""
-    found = load_dataset(DataSpec(dataset=name))
-    parts = [part.images for part in (found.train, found.test) if isinstance(part.images, Images)]
-    return [batch for images in parts for batch in images.batches(8, 3, 50)]
 
 
 def stored() -> list[str]:

@@ -219,10 +219,8 @@ def test_a_figure_has_no_property_that_the_drawing_does_not_know(name: str) -> N
 @pytest.mark.parametrize(("dark", "wide"), [(False, 720), (True, 330)])
 def test_a_picture_is_one_svg_of_its_size_with_no_text_outside_or_over_another(name: str, dark: bool, wide: int) -> None:
     picture = PICTURES[name](dark)
-    root, of = (
-        ElementTree.fromstring(svg.draw_svg(picture, width=wide, dark=dark)),
-        svg.in_page(picture, place=wide, dark=dark),
-    )
+    root = ElementTree.fromstring(svg.draw_svg(picture, width=wide, dark=dark))
+    of = svg.in_page(picture, place=wide, dark=dark)
     assert root.attrib["viewBox"] == f"0 0 {wide} {picture.figure.layout.height:g}"
     assert root.findtext(f"{NS}desc") == root.attrib["aria-label"] == picture.finding
     assert of["svg"] == re.sub("<title>.*?</title><desc>.*?</desc>", "", svg.draw_svg(picture, width=wide, dark=dark))
@@ -257,11 +255,8 @@ def test_plain_parts_are_drawn_as_the_figure_that_plotly_reads_from_them(name: s
 
 def test_places_on_linear_and_log_axes_and_what_has_none() -> None:
     dots = go.Scatter(x=[2, 4, 3], y=[-1, 3, 1], mode="markers")
-    assert circles(drawn(dots, xaxis={"range": [2, 4]}, yaxis={"range": [-1, 3]})) == [
-        (LEFT, BOTTOM),
-        (RIGHT, TOP),
-        (400, 160),
-    ]
+    found = circles(drawn(dots, xaxis={"range": [2, 4]}, yaxis={"range": [-1, 3]}))
+    assert found == [(LEFT, BOTTOM), (RIGHT, TOP), (400, 160)]
     decades = go.Scatter(x=[-1, 0, 0.1, 1, 10, 100], y=[0] * 6, mode="markers")
     root = drawn(decades, xaxis={"type": "log", "range": [-1, 2], "dtick": 1}, yaxis={"range": [-1, 1]})
     assert [x for x, _ in circles(root)] == [LEFT, LEFT + 200, LEFT + 400, RIGHT]
@@ -307,13 +302,11 @@ def test_a_heatmap_leaves_unknown_cells_out_rounds_halves_up_and_speaks_in_the_m
 def test_gaps_break_a_line_steps_turn_where_their_shape_says_and_error_bars_reach_their_ends() -> None:
     ranges = {"xaxis": {"range": [0, 6], "visible": False}, "yaxis": {"range": [0, 3], "visible": False}}
     for missing in (None, math.nan):
-        assert paths(drawn(go.Scatter(x=[0, 1, 2, 3, 4], y=[0, 1, missing, 2, 3], mode="lines"), **ranges)) == [
-            "M100,310L200,210M400,110L500,10"
-        ]
+        (line,) = paths(drawn(go.Scatter(x=[0, 1, 2, 3, 4], y=[0, 1, missing, 2, 3], mode="lines"), **ranges))
+        assert line == "M100,310L200,210M400,110L500,10"
     for shape, corners in (("hvh", "L200,310L200,10L300,10"), ("hv", "L300,310L300,10L300,10")):
-        assert paths(drawn(go.Scatter(x=[0, 2], y=[0, 3], mode="lines", line_shape=shape), **ranges)) == [
-            f"M100,310{corners}"
-        ]
+        (line,) = paths(drawn(go.Scatter(x=[0, 2], y=[0, 3], mode="lines", line_shape=shape), **ranges))
+        assert line == f"M100,310{corners}"
     error = {"type": "data", "symmetric": False, "array": [1], "arrayminus": [2], "width": 0}
     (bar,) = paths(drawn(go.Scatter(x=[3], y=[2], mode="markers", error_y=error), **ranges))
     assert bar.endswith("M400,310L400,10")
@@ -386,11 +379,8 @@ def test_a_marker_has_its_colour_where_the_svg_has_it(dark: bool) -> None:
     drawing = ElementTree.fromstring(svg.draw_svg(picture, dark=dark))
     image = Image.open(io.BytesIO(svg.draw_png(picture, dark=dark))).convert("RGB")
     assert image.size == (2 * int(drawing.attrib["width"]), 2 * int(drawing.attrib["height"]))
-    centres = [
-        (float(one.attrib["cx"]), float(one.attrib["cy"])) for one in drawing.iter("{http://www.w3.org/2000/svg}circle")
-    ]
-    assert len(centres) == 3
-    for x, y in centres:
+    assert len(circles(drawing)) == 3
+    for x, y in circles(drawing):
         assert image.getpixel((round(2 * x), round(2 * y))) == (0xD5, 0x5E, 0x00)
     ground = tuple(int(theme.ink(dark).ground[i : i + 2], 16) for i in (1, 3, 5))
     assert {tuple(map(int, pixel)) for pixel in np.asarray(image)[:4, :4].reshape(-1, 3)} == {ground}

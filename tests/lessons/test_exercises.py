@@ -32,10 +32,6 @@ def numbers(words: str) -> list[float]:
     return [float(found.replace(",", "").replace("−", "-")) for found in re.findall(r"−?\d[\d,]*(?:\.\d+)?", words)]
 
 
-def nearest_pairs(*d: float) -> float:
-    return min(d[a] + d[3 + b] + d[6 + c] for a, b, c in itertools.permutations(range(3)))
-
-
 # The answers once more, from the numbers of the question as a visitor reads them.
 BY_HAND = {
     ("coin", "odds"): lambda e, _delta: 100 / (1 + math.exp(-e)),
@@ -51,7 +47,7 @@ BY_HAND = {
     ("shared", "mask"): lambda mine, published, other: other - (published - mine),
     ("surprise", "pairs"): lambda *s: 100 * sum(a > b for a in s[:3] for b in s[3:]) / 12,
     ("sign", "weight"): lambda strength, score: 1 - strength * (score - 0.6),
-    ("modes", "match"): nearest_pairs,
+    ("modes", "match"): lambda *d: min(d[a] + d[3 + b] + d[6 + c] for a, b, c in itertools.permutations(range(3))),
     ("rare", "average"): lambda n, people, before, after: people / n * (before - after),
     ("contract", "printed"): lambda delta, people: delta * people,
     ("contract", "luck"): lambda *s: max(s) - sum(s) / 5,
@@ -141,9 +137,8 @@ def test_a_changed_code_is_refused_and_each_letter_of_the_seal_counts() -> None:
     code = exercises.sealed(HANDED)
     swaps = (("amber", "ember"), ("-2acd", "-2abcd"), ("-2acd", "-2ac"), ("-2acd", "-1acd"), ("fox", "fox-fox"))
     changed = [code.replace(old, new) for old, new in swaps]
-    for place in range(len(code) - 8, len(code)):
-        changed.append(code[:place] + ("A" if code[place] != "A" else "B") + code[place + 1 :])
-    for one in changed:
+    places = range(len(code) - 8, len(code))
+    for one in [*changed, *(code[:at] + ("A" if code[at] != "A" else "B") + code[at + 1 :] for at in places)]:
         refuses("was changed or mistyped", exercises.read_code, one)
 
 
@@ -191,14 +186,10 @@ def test_those_who_begin_at_once_use_one_key() -> None:
 # The course on paper: predictions on one sheet, explanations on another, and a plan that fits its time.
 
 
-def _plain(page: str) -> str:
-    return unescape(re.sub(r"<[^>]+>", "", page))
-
-
 @pytest.mark.parametrize("part", text.PARTS)
 def test_answers_stand_on_a_sheet_of_their_own(part: str) -> None:
     page = in_browser.page(part)
-    notes, sheet, answers = (_plain(section) for section in page.split("<section")[1:])
+    notes, sheet, answers = (unescape(re.sub(r"<[^>]+>", "", section)) for section in page.split("<section")[1:])
     assert " ".join(text.notes()[part].when_wrong.split()) in " ".join(notes.split())
     place = list(text.PARTS).index(part) + 1
     answered = [f"{place}{one.letter} {one.shown}." for one in exercises.sheet(part)]

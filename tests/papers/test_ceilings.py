@@ -50,8 +50,7 @@ def test_the_ceiling_of_a_run_on_features_is_one_training_on_all_of_them() -> No
     wanted = measured.settings(asked)
     assert (wanted.method, wanted.data, wanted.scenario) == ("non-cl", asked.data, asked.scenario)
     assert (wanted.privacy.epsilons, wanted.seeds) == ((math.inf,), asked.seeds[:3])
-    params = asdict(asked.params)
-    shared = asdict(wanted.params)
+    params, shared = asdict(asked.params), asdict(wanted.params)
     assert shared.pop("release") == "once"
     assert shared == {name: params[name] for name in shared}, "settings of training that both share are kept"
     checks.check_run(wanted)
@@ -296,19 +295,16 @@ def test_a_record_of_other_data_or_without_a_curve_is_none(monkeypatch: pytest.M
 
 def test_a_ghost_has_the_budgets_asked_for_and_leaves_out_what_is_undefined(monkeypatch: pytest.MonkeyPatch) -> None:
     known = state.example()
-    example = (known.spec, known.accuracy)
-    other = (_spec("data.dataset=mnist"), known.accuracy)
+    example, other = (known.spec, known.accuracy), (_spec("data.dataset=mnist"), known.accuracy)
     monkeypatch.setattr(measured, "all_recorded", lambda: (_recorded(replay.a_spec()),))
     for asked, drawn in (([1.0, 3.0], (1.0,)), ([3.0], (1.0, 8.0))):
-        found = forecasts.ghost(_spec(f"privacy.epsilons={asked}"), other)
-        picture, source, of = found
+        picture, source, of = forecasts.ghost(_spec(f"privacy.epsilons={asked}"), other)
         assert (source.epsilons, of) == (drawn, replay.a_spec())
         lines = [trace for trace in picture.figure.data if trace.mode == "lines+markers"]
         assert [(list(line.x), list(line.y)) for line in lines] == [([1, 3], [90, 50])] * len(drawn)
     monkeypatch.setattr(measured, "all_recorded", lambda: ())
     assert forecasts.ghost(_spec(), other) is None
-    found = forecasts.ghost(_spec(), example)
-    assert found[2] == known.spec
+    assert forecasts.ghost(_spec(), example)[2] == known.spec
 
 
 def test_every_setting_of_a_known_duration_is_estimated_within_ten_times_nine_times_in_ten() -> None:
@@ -412,11 +408,9 @@ def test_more_people_and_larger_budgets_give_more() -> None:
 def test_too_few_is_said_plainly_with_how_many_would_do() -> None:
     assert forecasts.advice(replace(SIZES, n_people=100_000)) == "Enough for ε = 0.5 and more."
     said = forecasts.advice(replace(SIZES, n_people=40))
-    assert said.startswith("Too few for ε = ")
-    assert "expect little more than guessing" in said
+    assert (said.startswith("Too few for ε = "), "expect little more than guessing" in said) == (True, True), said
     hopeless = forecasts.advice(replace(SIZES, n_people=12, n_classes=12, network="minilm", n_features=384))
-    assert "Too few for ε = 8 or less" in hopeless
-    assert "Enough" not in hopeless
+    assert ("Too few for ε = 8 or less" in hopeless, "Enough" in hopeless) == (True, False), hopeless
 
 
 @pytest.mark.parametrize(("network", "n_features"), [("lite0", 1280), ("minilm", 384)])

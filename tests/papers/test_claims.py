@@ -18,7 +18,7 @@ from dpcl_core.papers.measured import EDITION, Measured
 from dpcl_core.papers.paper import ALIKE_POINTS, Judged, Ordering, Paper, Side, State, judge
 from dpcl_core.spec import RunSpec
 from tests.papers.making import run
-from tests.support.asserting import includes
+from tests.support.asserting import includes, refuses
 from tests.support.full_disk import no_room
 
 LABELS = ("cosine", "naive")  # as printed; made to work
@@ -116,9 +116,8 @@ def test_two_forms_of_a_claim_cost_a_factor_of_two() -> None:
 
 def test_claims_count_for_the_layer_that_all_deciding_runs_are_in() -> None:
     specs = dict(a_form().specs)
-    specs["cosine"] = replace(
-        specs["cosine"], data=replace(specs["cosine"].data, axes=0)
-    )  # features as the network has them
+    as_they_are = replace(specs["cosine"].data, axes=0)  # features as the network has them
+    specs["cosine"] = replace(specs["cosine"], data=as_they_are)
     forms = [a_form("found", sides=("naive", "ensemble-head")), a_form("cannot tell", "not found")]
     forms = [replace(form, specs=specs, runs={"cosine": 0, "naive": 0}) for form in forms]  # type: ignore[dict-item]
     assert claims.by_layer(forms) == [
@@ -281,8 +280,7 @@ def test_a_doubtful_number_is_shown_and_not_used_and_one_that_is_not_printed_is_
     rows = _rows({"head": run(lambda epsilon, seed: 0.8, spec=_spec("paper-split-cifar-100", "ensemble-head"))})
     row, unprinted = (rows["PEFT Ensemble (last layer)", epsilon, "AF"] for epsilon in (1.0, 8.0))
     assert (report.printed_text(row), row.usable, row.difference) == ("0.06 ± 0.00", None, None)
-    assert unprinted.printed is None
-    assert unprinted.ours is not None
+    assert (unprinted.printed, unprinted.ours is None) == (None, False)
     names = [row.name for row in rows.values()]
     assert names == sorted(names, key=names.index), "a method's rows stand together whatever the table leaves out"
 
@@ -297,10 +295,8 @@ def test_runs_in_several_layers_stand_each_beside_the_printed_number() -> None:
     }
     rows = [row for row in comparison.comparison_rows(catalog.paper("cslr"), experiment, runs) if row.metric == "AA"]
     ours = {row.name: row for row in rows if row.ours is not None}
-    assert {name: row.layer for name, row in ours.items()} == {
-        "CSLR (as printed)": "as printed",
-        "CSLR (made to work)": "made to work",
-    }
+    layers = {"CSLR (as printed)": "as printed", "CSLR (made to work)": "made to work"}
+    assert {name: row.layer for name, row in ours.items()} == layers
     assert {row.printed.value for row in ours.values() if row.printed is not None} == {62.1}
     reasons = comparison.reasons(claims.form(catalog.paper("cslr"), experiment, "small", runs))
     assert any(one.startswith("params.averaging = 0.9; printed: 0. ") for one in reasons)
@@ -396,8 +392,7 @@ def test_figures_survive_their_file_and_newer_ones_take_the_place_of_older(tmp_p
 
 def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x.json").write_text("[]", encoding="utf-8")
-    with pytest.raises(BadInput, match="must be a file that `reproduce --record` wrote"):
-        measured.read_measured(tmp_path / "x.json")
+    refuses("must be a file that `reproduce --record` wrote", measured.read_measured, tmp_path / "x.json")
 
 
 def test_a_full_disk_costs_no_earlier_record(tmp_path: Path) -> None:

@@ -108,9 +108,7 @@ def test_what_has_not_begun_costs_what_it_asks_for(data: str, store: Store) -> N
     begun(store, asking(data, [1.0]))
     launched(store, asking(data, [3.0]))
     store.create(asking(data, [0.25], [0, 1]))
-    epsilon, delta = spent(store, data)
-    assert epsilon == pytest.approx(1.0 + 3.0 + 2 * 0.25, rel=1e-3)
-    assert delta == pytest.approx((1 + 1 + 2) * DELTA)
+    assert spent(store, data) == (pytest.approx(1.0 + 3.0 + 2 * 0.25, rel=1e-3), pytest.approx((1 + 1 + 2) * DELTA))
 
 
 def test_a_plan_counts_and_not_the_wish(data: str, store: Store) -> None:
