@@ -381,22 +381,15 @@ def test_ranges_follow_the_shades() -> None:
 # Sums released after every task: marks are the table's numbers, the sentence the last ones.
 
 
-NOISE = pd.DataFrame(
-    [("fresh", 1, 1.0), ("square root", 1, 1.0), ("fresh", 4, 2.0), ("square root", 4, 1.48)],
-    columns=["factorisation", "n_tasks", "noise"],
-)
-RACED = pd.DataFrame(
-    [
-        ("all", 0, 1.0, False), ("all", 1, 1.5, False), ("last", 0, 1.0, False), ("last", 1, 0.5, False),
-        ("all", 1, 1.3, True),
-    ],
-    columns=["attack", "after_task", "epsilon", "is_measured"],
-)  # fmt: skip
-
-SPENT = pd.DataFrame(
-    [("equal", 0, 0.7), ("equal", 1, 0.0), ("equal", 2, 0.0), ("alone", 0, 1.0), ("alone", 1, 1.0), ("alone", 2, 1.0)],
-    columns=["rule", "after_task", "epsilon"],
-)
+NOISE = pd.DataFrame([
+    ("fresh", 1, 1.0), ("square root", 1, 1.0), ("fresh", 4, 2.0), ("square root", 4, 1.48)
+], columns=["factorisation", "n_tasks", "noise"])  # fmt: skip
+RACED = pd.DataFrame([
+    ("all", 0, 1.0, False), ("all", 1, 1.5, False), ("last", 0, 1.0, False), ("last", 1, 0.5, False), ("all", 1, 1.3, True)
+], columns=["attack", "after_task", "epsilon", "is_measured"])  # fmt: skip
+SPENT = pd.DataFrame([
+    ("equal", 0, 0.7), ("equal", 1, 0.0), ("equal", 2, 0.0), ("alone", 0, 1.0), ("alone", 1, 1.0), ("alone", 2, 1.0)
+], columns=["rule", "after_task", "epsilon"])  # fmt: skip
 
 
 def test_who_starves_is_crossed_out_and_counted() -> None:

@@ -184,10 +184,9 @@ def test_gaps_are_drawn_as_gaps_and_told() -> None:
     assert nothing.finding == "A and B: no test after 2, 3, 4, 5 tasks: the two curves are equal so far."
 
 
-MEMBERS = pd.DataFrame(
-    [(1.0, 0, 60.0, 50.0), (1.0, 1, 70.0, 54.0), (math.inf, 0, 90.0, 40.0), (math.inf, 1, 92.0, 44.0)],
-    columns=["epsilon", "seed", "member", "ensemble"],
-)
+MEMBERS = pd.DataFrame([
+    (1.0, 0, 60.0, 50.0), (1.0, 1, 70.0, 54.0), (math.inf, 0, 90.0, 40.0), (math.inf, 1, 92.0, 44.0)
+], columns=["epsilon", "seed", "member", "ensemble"])  # fmt: skip
 
 
 def test_means_and_spread_of_members_and_ensemble_are_drawn_and_told() -> None:

@@ -300,10 +300,7 @@ def test_a_runs_own_claim_stands_beside_its_ledger_and_its_audit(
     """Of a method whose published ε is not delivered; its own section alone is open."""
     monkeypatch.setattr(methods, "is_nominal", lambda name: True)
     spec = replay.a_spec(epsilons=(epsilon,))
-    events = [
-        replace(event, guarantee=replace(event.guarantee, **given)) if isinstance(event, CellFinished) else event
-        for event in replay.claimed(replay.recorded(spec))
-    ]
+    events = replay.promising(replay.claimed(replay.recorded(spec)), **given)
     said = words(open_page("privacy", run=replay.fill(store, spec, events), e=f"{epsilon:g}"))
     includes(said, *rows, "| **audited** | **at least 5.6** |", SECTIONS[section])
     excludes(said, *(title for name, title in SECTIONS.items() if name != section))

@@ -311,11 +311,8 @@ def test_a_wanted_accuracy_gives_an_epsilon_for_every_run(open_page: Open, store
 
 def test_a_needed_epsilon_comes_with_what_the_ledger_accounts_for(open_page: Open, store: Store) -> None:
     spec = replay.a_spec()
-    said = [
-        replace(event, guarantee=replace(event.guarantee, epsilon=2.5 * event.guarantee.epsilon))
-        if isinstance(event, CellFinished) else event
-        for event in replay.recorded(spec)
-    ]  # fmt: skip
+    said = replay.altered(replay.recorded(spec), CellFinished, lambda event: replace(
+        event, guarantee=replace(event.guarantee, epsilon=2.5 * event.guarantee.epsilon)))  # fmt: skip
     page = open_page("runs", view="compare", v="1", r=replay.fill(store, spec, said), want="20")
     assert "ε = 1 (accounted ε = 2.5) gives " in words(page)
 

@@ -13,7 +13,7 @@ import streamlit as st
 from streamlit.testing.v1 import AppTest
 
 from dpcl_core import presets
-from dpcl_core.events import CellFinished, Event, Progress, Started, TaskLearned
+from dpcl_core.events import CellFinished, Progress, Started, TaskLearned
 from dpcl_core.methods import catalog
 from dpcl_core.papers import measured
 from dpcl_core.runs import database
@@ -199,9 +199,7 @@ def test_what_a_language_model_memorised_stays_after_the_run_with_a_slider_over_
 
 
 def test_a_run_that_guesses_is_warned_about(open_page: Open, store: Store) -> None:
-    guessed = [
-        replace(event, metrics={**event.metrics, "AA": 0.1}) if isinstance(event, CellFinished) else event for event in ALL
-    ]
+    guessed = replay.altered(ALL, CellFinished, lambda event: replace(event, metrics={**event.metrics, "AA": 0.1}))
     page = open_page("train", v="1", run=replay.fill(store, SPEC, guessed))
     assert any("It may be guessing" in warning.value.replace("\\", "") for warning in page.warning)
 
@@ -305,21 +303,13 @@ def test_estimates_name_an_order_of_magnitude_in_a_fitting_unit(seconds: float, 
 # A run whose method has several prediction rules can be looked at under each of them, from what was said alone.
 
 
-def under_three_rules(events: list[Event]) -> list[Event]:
+def under_three_rules(event: TaskLearned) -> TaskLearned:
     """Median is right 10 points less often than the run's own rule, Entropy 20."""
-
-    def shifted(event: TaskLearned, less: float) -> tuple[float | None, ...]:
-        return tuple(None if value is None else value - less for value in event.accuracy)
-
-    return [
-        replace(event, by_rule={"argmax": event.accuracy, "median": shifted(event, 0.1), "entropy": shifted(event, 0.2)})
-        if isinstance(event, TaskLearned)
-        else event
-        for event in events
-    ]
+    median, entropy = (tuple(None if value is None else value - less for value in event.accuracy) for less in (0.1, 0.2))
+    return replace(event, by_rule={"argmax": event.accuracy, "median": median, "entropy": entropy})
 
 
-SAID = under_three_rules(replay.recorded(SPEC))
+SAID = replay.altered(replay.recorded(SPEC), TaskLearned, under_three_rules)
 
 
 def numbers(encoded: dict[str, str]) -> np.ndarray:

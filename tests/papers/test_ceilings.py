@@ -37,11 +37,8 @@ def store(home: Path) -> Store:
 
 def finished(store: Store, spec: RunSpec, averages: Mapping[float, float]) -> str:
     """A finished run whose models end at these accuracies, by budget."""
-    said = [
-        replace(event, metrics={**event.metrics, "AA": averages[event.cell.epsilon]})
-        for event in replay.recorded(spec)
-        if isinstance(event, CellFinished)
-    ]
+    ended = of_kind(replay.recorded(spec), CellFinished)
+    said = [replace(event, metrics={**event.metrics, "AA": averages[event.cell.epsilon]}) for event in ended]
     return replay.fill(store, spec, said)
 
 

@@ -94,11 +94,8 @@ def test_what_the_text_claims_is_looked_for_where_the_table_says_otherwise_too()
         for ordering in form.experiment.orderings
         if (found := comparison.printed_difference(form, ordering)) is not None and found < 0
     }
-    assert against == {
-        ("pecl-order3", "er-dpsgd-order3", "AA"),
-        ("pecl-order3", "er-dpsgd-order3", "BWT"),
-        ("pecl-order3", "er-fn-order3", "BWT"),
-    }
+    others = (("er-dpsgd-order3", "AA"), ("er-dpsgd-order3", "BWT"), ("er-fn-order3", "BWT"))
+    assert against == {("pecl-order3", *other) for other in others}
 
 
 @pytest.mark.parametrize("experiment", PAPERS["pecl"].experiments, ids=lambda experiment: experiment.name)

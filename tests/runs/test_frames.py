@@ -161,11 +161,10 @@ def test_a_run_can_be_read_under_another_rule():
 def test_of_claims_without_a_bound_the_largest_is_shown() -> None:
     said = replay.claimed(replay.recorded(replay.a_spec(epsilons=(0.5,), seeds=(0, 1, 2))))
 
-    def moved(event: CellFinished) -> CellFinished:
-        claim = replace(event.guarantee.claim, epsilon=0.5 + event.cell.seed % 2)
-        return replace(event, guarantee=replace(event.guarantee, claim=claim))
-
-    finished = [moved(event) for event in said if isinstance(event, CellFinished)]
+    finished = [
+        replace(event, guarantee=replace(of := event.guarantee, claim=replace(of.claim, epsilon=0.5 + event.cell.seed % 2)))
+        for event in said if isinstance(event, CellFinished)
+    ]  # fmt: skip
     for order in (finished, finished[::-1]):
         assert frames.guarantees(order)[0.5].claim.epsilon == 1.5
 
