@@ -3,6 +3,8 @@
 `python -m scripts.record_outages` takes some minutes and writes that page.
 """
 
+from __future__ import annotations
+
 import multiprocessing
 import os
 import shutil

@@ -127,8 +127,7 @@ def test_a_zip_within_a_zip_is_no_picture(tmp_path: Path) -> None:
 
 
 def test_what_follows_a_picture_is_not_kept(tmp_path: Path) -> None:
-    name = apart.keep(Given(zipped(tmp_path, tail=100_000), Asked(), OWNER))
-    folder, _ = intake.kept_folder(name)
+    folder, _ = intake.kept_folder(apart.keep(Given(zipped(tmp_path, tail=100_000), Asked(), OWNER)))
     assert max(one.stat().st_size for one in folder.rglob("*.png")) < 1000
     assert own.stored_bytes({OWNER}) < 1_000_000
 
@@ -137,5 +136,4 @@ def test_what_follows_a_picture_is_not_kept(tmp_path: Path) -> None:
 @pytest.mark.parametrize("make", [table, zipped])
 def test_kept_files_are_for_their_owner_alone(tmp_path: Path, make) -> None:
     name = apart.keep(Given(make(tmp_path), TARGET if make is table else Asked(), OWNER))
-    modes = {one.stat().st_mode & 0o777 for one in intake.kept_folder(name)[0].rglob("*")}
-    assert modes <= {0o600, 0o700}
+    assert {one.stat().st_mode & 0o777 for one in intake.kept_folder(name)[0].rglob("*")} <= {0o600, 0o700}

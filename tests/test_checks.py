@@ -105,9 +105,7 @@ def test_presets_survive_toml_and_json_and_keep_their_digest(name: str) -> None:
     assert (again, again.digest()) == (spec, spec.digest())
     assert checks.parse(spec.jsonable()) == spec
     again = checks.parse(json.loads(spec.to_json()))
-    assert again == spec
-    assert type(again.params) is type(spec.params)
-    assert again.digest() == spec.digest()
+    assert (again, type(again.params), again.digest()) == (spec, type(spec.params), spec.digest())
 
 
 @given(
@@ -125,18 +123,14 @@ def test_any_spec_survives_toml(epsilons, delta, seeds, labels, public, tasks):
 
 
 def test_sets_are_read_as_toml_and_bare_words_as_text() -> None:
-    raw = checks.apply_sets(
-        {"privacy": {"delta": 1e-5}},
-        ["method=cosine", "privacy.epsilons=[1, inf]", "scenario.tasks=2", 'data.dataset="digits"', "seeds=[3]"],
-    )
-    spec = checks.parse(raw)
+    sets = ["method=cosine", "privacy.epsilons=[1, inf]", "scenario.tasks=2", 'data.dataset="digits"', "seeds=[3]"]
+    spec = checks.parse(checks.apply_sets({"privacy": {"delta": 1e-5}}, sets))
     assert (spec.privacy.epsilons, spec.privacy.delta, spec.seeds) == ((1.0, math.inf), 1e-5, (3,))
 
 
-@pytest.mark.parametrize(
-    ("assignment", "says"),
-    [("seeds", "--set = seeds"), ("=3", "--set = =3"), ("method.name=cosine", "method.name = cosine")],
-)
+@pytest.mark.parametrize(("assignment", "says"), [
+    ("seeds", "--set = seeds"), ("=3", "--set = =3"), ("method.name=cosine", "method.name = cosine")
+])
 def test_broken_sets_are_refused(assignment: str, says: str) -> None:
     refuses(says, checks.apply_sets, {"method": "cosine"}, [assignment])
 
@@ -153,8 +147,7 @@ def in_batches(size: int) -> dict[str, object]:
 
 def test_a_batch_larger_than_the_smallest_task_of_any_seed_is_refused_before_a_start() -> None:
     raw = in_batches(300)
-    said = refused(raw)
-    assert str(said) == "params.batch_size = 300: must be at most 263, the number of training examples of task 4"
+    assert str(refused(raw)) == "params.batch_size = 300: must be at most 263, the number of training examples of task 4"
     checks.check_run(checks.parse({**raw, "params": {"batch_size": 263}}))
     drawn = {**raw, "scenario": {"kind": "class-incremental", "tasks": 10}, "params": {"batch_size": 133}}
     assert str(refused(drawn)).startswith("params.batch_size = 133: must be at most ")
@@ -175,8 +168,7 @@ def test_what_fills_a_batch_are_examples_with_public_labels() -> None:
 def test_a_spec_made_in_python_takes_the_settings_of_its_method() -> None:
     spec = checks.parse({"method": "naive", "scenario": {"tasks": 2}})
     assert spec.params == methods.card("naive").params()
-    tables = {"method": "naive", "params": {}, "scenario": {"kind": "class-incremental", "tasks": 2}}
-    assert checks.parse(tables) == spec
+    assert checks.parse({"method": "naive", "params": {}, "scenario": {"kind": "class-incremental", "tasks": 2}}) == spec
 
 
 @pytest.mark.parametrize(("fields", "says"), [
@@ -302,8 +294,7 @@ def test_whole_runs_at_random_are_read_alike(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(spec, "reader", form_of)
     for raw, one, other in zip(every, [said(checks.parse, raw) for raw in every], full, strict=True):
         assert is_same(one, other), raw
-    made = [one for one in full if one[0] == "made"]
-    assert len(made) > N_RANDOM / 10, "most of them say nothing of what is made"
+    assert len([one for one in full if one[0] == "made"]) > N_RANDOM / 10, "most of them say nothing of what is made"
 
 
 def test_cards_and_presets_are_read_alike(monkeypatch: pytest.MonkeyPatch) -> None:

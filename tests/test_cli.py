@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -20,7 +21,7 @@ from dpcl_core.runs.run import Split
 from dpcl_core.runs.shards import Sets
 from dpcl_core.runs.store import Store
 from tests.support import replay
-from tests.support.asserting import document_of, includes, printed, raising
+from tests.support.asserting import complaint, document_of, in_turn, includes, printed, raising
 from tests.support.waiting import PATIENCE_SECONDS, python
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -38,9 +39,8 @@ SMALL = ["run", "--preset", "digits-cosine", "--set", "seeds=[0, 1]", "--set", "
 
 def test_run_prints_exactly_one_document_and_show_gives_it_again(capsys: pytest.CaptureFixture[str]) -> None:
     status, out, err = called(*SMALL, "--json", capsys=capsys)
-    assert status == 0
     document = json.loads(out)
-    assert document["status"] == "finished"
+    assert (status, document["status"]) == (0, "finished")
     assert [(cell["epsilon"], cell["seed"]) for cell in document["cells"]] == [(1.0, 0), (1.0, 1), ("inf", 0), ("inf", 1)]
     for cell in document["cells"]:
         empty = [[value is None for value in row] for row in cell["accuracy"]]
@@ -64,11 +64,10 @@ def test_all_runs_of_a_preset_are_one_set_and_one_list_of_documents(capsys: pyte
     few += ("--set", "privacy.epsilons=[1.0]")
     arguments = ("run", "--preset", "blurry-digits", "--all", *few, "--device", "cpu", "--json")
     status, out, said = called(*arguments, capsys=capsys)
-    assert status == 0
     documents = json.loads(out)
     assert {one["label"] for one in documents} == set(presets.variants("blurry-digits"))
     assert all(one["status"] == "finished" and one["cells"] for one in documents)
-    assert "4 of 4 runs finished" in said
+    assert (status, "4 of 4 runs finished" in said) == (0, True)
     names = {run.name for run in Store().list_runs()}
     assert set(questions.titles("blurry-digits").values()) <= names, "pages know these runs by the same names"
 
@@ -79,8 +78,7 @@ def test_the_ceiling_is_trained_when_asked_for_and_known_from_then_on(capsys: py
     assert (references["untrained"], references["ceiling"]) == (None, None)
     assert 0.1 <= references["chance"] < 0.12, "ten digits, about equally frequent"
     status, out, err = called(*SMALL, "--ceiling", "--json", capsys=capsys)
-    assert status == 0
-    assert err.count("run ") >= 2
+    assert (status, err.count("run ") >= 2) == (0, True)
     ceiling = json.loads(out)["references"]["ceiling"]
     assert 0.85 < ceiling <= 1
     shown = document_of(capsys, "show", document["run_id"])
@@ -131,13 +129,9 @@ TUNE = ["tune", "--preset", "digits-peft-head", "--set", "privacy.epsilons=[1.0]
 
 
 def test_tune_prints_one_document_with_trials_best_and_a_command_that_can_be_run(capsys: pytest.CaptureFixture[str]) -> None:
-    import shlex
-
     status, out, err = called(*TUNE, "--on", "private", "--trials", "2", "--json", capsys=capsys)
-    assert status == 0
     document = json.loads(out)
-    assert document["status"] == "finished"
-    assert [trial["number"] for trial in document["trials"]] == [0, 1]
+    assert (status, document["status"], [trial["number"] for trial in document["trials"]]) == (0, "finished", [0, 1])
     assert document["best"]["accuracy"] == max(trial["accuracy"] for trial in document["trials"])
     sizes, carried = document["sizes"], document["transferred"]
     assert carried["ratio"] == pytest.approx(sizes["n_final"] / sizes["n_tune"])
@@ -151,8 +145,7 @@ def test_tune_prints_one_document_with_trials_best_and_a_command_that_can_be_run
     assert "best: trial" in printed(capsys, "show", study_id)
     assert document_of(capsys, "runs") == []  # trials are no runs of their own
     status, out, err = called("tune", "--resume", study_id, capsys=capsys)
-    assert (status, out) == (2, "")
-    assert "has all its 2 trials" in err
+    assert (status, out, "has all its 2 trials" in err) == (2, "", True)
 
 
 def test_an_interrupted_tuning_keeps_its_trials_and_says_how_to_go_on(capsys, monkeypatch):
@@ -242,9 +235,8 @@ def test_audit_of_a_claimed_epsilon_by_a_named_attack_and_by_all(tmp_path, capsy
     assert [line.split("): ")[1].split(":")[0] for line in out.splitlines()] == [
         "differencing the memory", "rank-one test", "labels from two steps", "likelihood of released parameters",
     ]  # fmt: skip
-    status, _, err = called("audit", str(file), "--attack", "guess", capsys=capsys)
-    assert status == 2
-    assert "--attack = guess: must be one of differencing, rank-one, labels, likelihood" in err
+    said = complaint(capsys, "audit", str(file), "--attack", "guess")
+    assert "--attack = guess: must be one of differencing, rank-one, labels, likelihood" in said
 
 
 def test_audit_of_a_language_model_reads_noisy_embeddings_and_names_every_attack(capsys: pytest.CaptureFixture[str]) -> None:
@@ -252,9 +244,8 @@ def test_audit_of_a_language_model_reads_noisy_embeddings_and_names_every_attack
     (found,) = document_of(capsys, *texts, "--attack", "inversion", "--trials", "200")["audits"]
     assert found["accounted_epsilon"] == "inf"
     assert "embedding inversion: the nearest of 1,536 rows names" in found["attack"]
-    status, _, err = called(*texts, "--attack", "guess", capsys=capsys)
-    assert status == 2
-    assert "--attack = guess: must be one of level, exact, context, distance, epochs, planted-codes, inversion, all" in err
+    said = complaint(capsys, *texts, "--attack", "guess")
+    assert "--attack = guess: must be one of level, exact, context, distance, epochs, planted-codes, inversion, all" in said
 
 
 def test_a_reader_who_leaves_ends_no_run(tmp_path: Path) -> None:
@@ -327,17 +318,14 @@ def test_what_is_no_file_of_settings_or_card_is_refused_unread(capsys, tmp_path,
     with large.open("wb") as file:
         file.truncate(10_000_001)
     for path in (pipe, large, Path("/dev/zero"), tmp_path):
-        status, _, err = called(*command, str(path), capsys=capsys)
-        assert status == 2
+        err = complaint(capsys, *command, str(path))
         assert command == ("run",) or err.startswith("CARD = ")
         assert "must be a regular file of at most 10 MB" in err
-    status, _, err = called(*command, str(tmp_path / "none"), capsys=capsys)
-    assert (status, "must be a file that can be read: No such file" in err) == (2, True)
+    assert "must be a file that can be read: No such file" in complaint(capsys, *command, str(tmp_path / "none"))
 
 
 def test_a_stream_without_a_ceiling_says_so(capsys: pytest.CaptureFixture[str]) -> None:
-    status, _, err = called("run", "--preset", "paper-cslr-ag-news-ovr-small", "--ceiling", capsys=capsys)
-    assert status == 2
+    err = complaint(capsys, "run", "--preset", "paper-cslr-ag-news-ovr-small", "--ceiling")
     assert "has no ceiling on this stream" in err or "data.dataset" in err
 
 
@@ -387,8 +375,7 @@ def test_wrong_input_is_one_line_and_status_2(arguments, words, capsys):
     status, out, err = called(*arguments, capsys=capsys)
     assert (status, out) == (2, "")
     assert err.count("\n") == 1, err
-    for word in words:
-        assert word in err
+    includes(err, *words)
     assert "Traceback" not in err
     assert Store().list_runs() == []
 
@@ -405,8 +392,8 @@ def test_trouble_with_the_store_is_no_wrong_input(tmp_path: Path, capsys: pytest
 
 def test_the_target_cannot_be_the_person_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "c.csv").write_text("x,y\n1,a\n2,b\n", encoding="utf-8")
-    status, _, said = called("data", "check", str(tmp_path / "c.csv"), "--target", "y", "--person", "y", capsys=capsys)
-    assert (status, said) == (2, "--person = y: is the column of --target already: name another one\n")
+    said = complaint(capsys, "data", "check", str(tmp_path / "c.csv"), "--target", "y", "--person", "y")
+    assert said == "--person = y: is the column of --target already: name another one\n"
 
 
 def test_a_machine_that_nobody_knows_is_named_at_once(capsys, monkeypatch):
@@ -422,21 +409,14 @@ def test_a_machine_that_nobody_knows_is_named_at_once(capsys, monkeypatch):
 
 
 def test_run_says_once_that_it_waits_for_a_locked_store_and_creates_one_run(capsys, monkeypatch):
-    locked, create = [StoreLocked("store x: another program has kept it locked")] * 3, Store.create
+    locked = [StoreLocked("store x: another program has kept it locked")] * 3
     monkeypatch.setattr(process.time, "sleep", lambda _: None)
     monkeypatch.setattr(common, "carried_out", lambda store, run_id, **_: store.get(run_id))
-
-    def tried(self: Store, *arguments: object, **named: object) -> str:
-        if locked:
-            raise locked.pop()
-        return create(self, *arguments, **named)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(Store, "create", tried)
+    monkeypatch.setattr(Store, "create", in_turn(locked, Store.create))
     run = common.carry_out(Store(), replay.a_spec(), None, "cpu")
     said = capsys.readouterr().err.splitlines()
     assert said == ["waiting for the store: store x: another program has kept it locked", f"run {run.id}"]
     assert len(Store().list_runs()) == 1
-
     monkeypatch.setattr(Store, "create", raising(StoreTrouble("store x: cannot be reached")))
     with pytest.raises(StoreTrouble, match="cannot be reached"):  # what was written meanwhile is not known
         common.carry_out(Store(), replay.a_spec(), None, "cpu")
@@ -455,18 +435,13 @@ def test_every_command_that_carries_out_runs_waits_for_a_locked_store(of, name, 
     store = Store()
     run_id = store.create(replay.a_spec(), name="one", device="cpu")
     store.request_stop(run_id)
-    answers = iter([StoreLocked("store x: another program has kept it locked"), BadInput("store", "x", "was asked again")])
-
-    def asked(*arguments: object, **named: object) -> None:
-        raise next(answers)
-
+    answers = [StoreLocked("store x: another program has kept it locked"), BadInput("store", "x", "was asked again")]
     monkeypatch.setattr(process.time, "sleep", lambda _: None)
     monkeypatch.setattr("dpcl_core.checks.check_run", lambda spec: None)  # a paper's data may not be here; none are read
-    monkeypatch.setattr(of, name, asked)
+    monkeypatch.setattr(of, name, in_turn(answers, pytest.fail))
     if (of, name) == (Studies, "resume"):
         monkeypatch.setattr(Studies, "of_run", lambda _, run_id: run_id)
-    status, _, said = called(*(run_id if one == "RUN" else one for one in arguments), capsys=capsys)
-    assert status == 2
+    said = complaint(capsys, *(run_id if one == "RUN" else one for one in arguments))
     assert said.splitlines() == [
         "waiting for the store: store x: another program has kept it locked", "store = x: was asked again"
     ]  # fmt: skip
@@ -487,8 +462,8 @@ def test_a_mistyped_store_is_named_and_none_is_made(capsys, tmp_path, monkeypatc
         command = (*command, "--store", f"sqlite:///{path}")
     else:
         monkeypatch.setenv("DPCL_STORE", f"sqlite:///{path}")
-    status, _, err = called(*command, capsys=capsys)
-    assert (status, err.count("\n")) == (2, 1)
+    err = complaint(capsys, *command)
+    assert err.count("\n") == 1
     includes(err, f"{path}: there is none", f"touch {path}")
     assert list((tmp_path / "stores").iterdir()) == []
 
@@ -497,8 +472,7 @@ def test_an_empty_file_becomes_a_store_that_its_owner_alone_reads(capsys, tmp_pa
     path = tmp_path / "runs.db"
     path.touch(0o644)
     assert called("runs", "--store", str(path), capsys=capsys)[0] == 0
-    assert path.read_bytes()[:15] == b"SQLite format 3"
-    assert path.stat().st_mode & 0o777 == 0o600
+    assert (path.read_bytes()[:15], path.stat().st_mode & 0o777) == (b"SQLite format 3", 0o600)
 
 
 def test_a_folder_that_changes_while_it_is_read_is_no_error_of_the_program(capsys, tmp_path, monkeypatch):
@@ -512,6 +486,4 @@ def test_a_folder_that_changes_while_it_is_read_is_no_error_of_the_program(capsy
         return listed(path)
 
     monkeypatch.setattr(Path, "iterdir", iterdir)
-    status, _, err = called("data", "check", str(tmp_path / "gone"), capsys=capsys)
-    assert status == 2
-    assert err.startswith("--data = gone: could not be copied")
+    assert complaint(capsys, "data", "check", str(tmp_path / "gone")).startswith("--data = gone: could not be copied")

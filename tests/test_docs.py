@@ -1,11 +1,14 @@
-"""The documentation: made from cards and records, every link checked, no result typed by hand."""
+"""Documents and words: made from cards and records, every link checked, titles and labels in the field's words."""
 
+import ast
 import json
 import math
 import os
 import re
 import shutil
+import tomllib
 from collections import Counter
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from statistics import fmean
@@ -14,9 +17,15 @@ import pandas as pd
 import pytest
 
 from dpcl_core import presets
+from dpcl_core.backbones import catalog as backbones
+from dpcl_core.data import catalog as datasets
+from dpcl_core.lessons import text
+from dpcl_core.methods import catalog as methods
 from dpcl_core.papers import catalog, claims, measured, questions
+from dpcl_core.papers import catalog as papers
 from dpcl_core.papers.paper import Paper
 from dpcl_core.privacy.statement import shown_number
+from dpcl_core.scenarios import catalog as scenarios
 from scripts import docs_beyond, docs_pages
 from tests.support.waiting import python
 
@@ -48,8 +57,7 @@ def test_a_page_of_results_has_no_two_verdicts_on_one_comparison(paper: Paper) -
     """What a line compares, its budgets included, is said once in a form, and the legend explains its verdict."""
     lines = _page(paper.name)
     legend = " ".join(lines[: next(place for place, line in enumerate(lines) if line.startswith("## "))])
-    forms = "\n".join(lines).split("\n## ")[1:]
-    for form in forms:
+    for form in "\n".join(lines).split("\n## ")[1:]:
         said = re.findall(r"^- (.*, (?:ε = |no noise).*): \*\*(.*)\*\* \(", form, re.MULTILINE)
         assert len(said) == len(re.findall(r"^- .*\*\* \(", form, re.MULTILINE))
         assert not [what for what, n in Counter(what for what, _ in said).items() if n > 1]
@@ -61,8 +69,7 @@ def test_a_budget_that_the_ledger_exceeds_stands_beside_the_one_asked_for() -> N
     """Every row of PeCL's main table against the records; what adds up to the budget asked for is not repeated."""
     rows = [line.split(" | ") for line in _page("pecl") if line.startswith("| ")]
     budgets = {(row[0].strip("| "), row[1]) for row in rows}
-    asked_and_spent = {"ER (DPSGD)": False, "O-LoRA (DPSGD)": True, "Repair: PeCL (central)": True}
-    for name, is_all in asked_and_spent.items():
+    for name, is_all in {"ER (DPSGD)": False, "O-LoRA (DPSGD)": True, "Repair: PeCL (central)": True}.items():
         assert ((name, "ε = 1") in budgets) is is_all
     for run in measured.recorded("pecl"):
         name, variant = catalog.PAPERS["pecl"].printed_as(run.spec)
@@ -98,8 +105,7 @@ def test_the_readme_counts_every_claim_of_a_paper_once() -> None:
 
 
 def test_the_page_beyond_the_papers_has_the_records_means_and_names_what_is_not_recorded() -> None:
-    page = docs_pages.pages_made()["beyond.md"]()
-    sections = page.split("\n### ")[1:]
+    sections = docs_pages.pages_made()["beyond.md"]().split("\n### ")[1:]
     for name, section in zip(docs_beyond.PRESETS, sections, strict=True):
         known = questions.recorded(presets.variants(name))
         assert (f"Not recorded yet: `dpcl run --preset {name} --all`" in section) == (not known)
@@ -140,10 +146,7 @@ def test_the_notebook_of_the_readme_runs(home: Path) -> None:
     exec(code, {})
 
 
-GUIDES = sorted((ROOT / "docs" / "guides").glob("from_*.md"))
-
-
-@pytest.mark.parametrize("path", GUIDES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", sorted((ROOT / "docs" / "guides").glob("from_*.md")), ids=lambda path: path.stem)
 @pytest.mark.usefixtures("home")
 def test_the_lines_of_a_guide_from_another_library_run(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ours; those of the other library stand before them, and are ten lines or few more."""
@@ -359,3 +362,97 @@ def test_every_place_that_it_names_is_there() -> None:
     ):  # fmt: skip
         assert f"`{table}`" in TEXT
         assert re.search(rf"^{table}\b", (ROOT / path).read_text(encoding="utf-8"), re.MULTILINE), f"{path}: {table}"
+
+
+# Words of a story, or of our own making, where the field has one.
+UNUSED = re.compile(
+    r"\b(anew|bury|crew|foresees?|foretold|hears? of|lives|nobody listens|outlook|pileup|prospects|said of|slopes?|spare"
+    r"|strip|tellings?|tells|told|what becomes of|what came of)\b",
+    re.IGNORECASE,
+)
+# Functions of streamlit and of pages/parts whose first argument, or `title` or `label`, is a title, label or heading.
+SHOWN = {
+    "actions", "button", "card", "checkbox", "download_button", "expander", "header", "heading", "link_button", "metric",
+    "multiselect", "number_input", "page_link", "popover", "press", "radio", "segmented_control", "select_slider",
+    "selectbox", "show", "slider", "subheader", "text_area", "text_input", "title", "toggle",
+}  # fmt: skip
+
+
+def literals(node: ast.expr) -> Iterator[str]:
+    yield from (part.value for part in ast.walk(node) if isinstance(part, ast.Constant) and isinstance(part.value, str))
+
+
+def on_pages() -> Iterator[tuple[str, str]]:
+    """Titles, labels and headings as they stand in the code of pages, with the file they are in. Views are named by keys."""
+    for path in [ROOT / "app.py", *(ROOT / "pages").rglob("*.py")]:
+        where = str(path.relative_to(ROOT))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call):
+                name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+                shown = [word.value for word in node.keywords if word.arg in ("title", "label", "question")]
+                if name in SHOWN:
+                    shown += node.args[:2] if name in ("header", "heading") else node.args[:1]
+                yield from ((where, said) for value in shown for said in literals(value))
+            if isinstance(node, ast.Dict):
+                yield from ((where, said) for key in node.keys if key is not None for said in literals(key))
+
+
+def of_cards() -> Iterator[tuple[str, str]]:
+    """Titles of all that can be chosen by name."""
+    catalogs = methods.CARDS, datasets.CARDS, backbones.CARDS, scenarios.CARDS
+    yield from (("card", card.title) for cards in catalogs for card in cards.values())
+    for name in presets.names():
+        yield f"preset {name}", presets.about(name).title
+        yield f"preset {name}", presets.about(name).question
+    for paper in papers.PAPERS.values():
+        yield from ((paper.name, said) for one in paper.experiments for said in (one.title, one.question))
+    for name in text.NAMES:
+        lesson = text.load(name)
+        yield from ((f"lesson {name}", said) for said in (lesson.title, *(step.title for step in lesson.steps)))
+    yield from (("edges", edge.title) for edge in text.edges())
+
+
+def of_documents() -> Iterator[tuple[str, str]]:
+    """Headings of documents, those that are made from cards included."""
+    written = {path.name: path.read_text(encoding="utf-8") for path in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]}
+    for name, document in (written | docs_pages.pages()).items():
+        outside_code = re.sub(r"```.*?```", "", document, flags=re.DOTALL)
+        yield from ((name, line) for line in re.findall(r"^#+ (.*)$", outside_code, re.MULTILINE))
+
+
+def test_the_scan_sees_titles_labels_and_headings() -> None:
+    said = {words for _, words in on_pages()}
+    assert {"Figure of the paper", "What happens when I run it for real?", "Methods and data", "Undo"} <= said
+    assert UNUSED.search("What is told of a step")
+    assert not UNUSED.search("Accuracy over tasks")
+
+
+@pytest.mark.parametrize("source", [on_pages, of_cards, of_documents], ids=lambda source: source.__name__)
+def test_titles_labels_and_headings_use_the_fields_words(source: object) -> None:
+    assert callable(source)
+    assert not [(where, said) for where, said in source() if UNUSED.search(said)]
+
+
+def test_the_glossary_is_short_and_has_each_word_once() -> None:
+    raw = tomllib.loads((ROOT / "assets" / "glossary.toml").read_text(encoding="utf-8"))["words"]
+    assert len(raw) == len(text.words())
+    forms = [form.casefold() for word in text.words() for form in word.forms]
+    assert len(forms) == len(set(forms))
+    for word in text.words():
+        assert word.meaning.endswith(".")
+        assert 1 <= len(re.findall(r"[.:](?:\s|$)", word.meaning)) <= 6
+        assert len(word.meaning) <= 200, word.word
+        assert not UNUSED.search(word.meaning)
+
+
+@pytest.mark.parametrize(
+    "word", ["ε", "δ", "adjacency", "composition", "clipping norm", "noise multiplier", "forgetting", "replay", "coreset",
+             "LoRA", "FiLM", "exposure", "canary"],
+)  # fmt: skip
+def test_a_word_in_a_title_is_explained(word: str) -> None:
+    assert text.explained(f"What about {word} here").startswith("**")
+
+
+def test_only_whole_words_are_explained() -> None:
+    assert text.explained("Multitasking, AAA and aa") == ""
+    assert "Mean test accuracy" in text.explained("AA after each task")

@@ -219,8 +219,7 @@ def test_in_a_release_noise_is_drawn_once_for_what_leaves(is_durable, tmp_path, 
     saved = [event for one in keep.saved.get(0, []) for event in results(one.events)]
     assert bool(saved) == is_durable
     after = list(worker.real_engine(asked, "cpu", keep))
-    of_first = [event for event in results(after) if event.get("task") == 0]
-    assert saved in ([], of_first)
+    assert saved in ([], [event for event in results(after) if event.get("task") == 0])
     ledgers = [event["ledger"] for event in (*unbroken, *results(after)) if event["event"] == "CellFinished"]
     assert ledgers[0] == ledgers[1], "every task is charged, and charged once"
     assert {entry["task"] for entry in ledgers[0]["entries"]} == set(range(asked.scenario.tasks))  # type: ignore[attr-defined]
@@ -282,8 +281,7 @@ def test_a_run_on_own_data_that_were_written_again_is_not_resumed(is_hidden, tmp
     if is_hidden:
         path.write_text("\n".join(["a,b,label", *(row.replace(".5", ".25") for row in rows)]), encoding="utf-8")
     os.utime(path, ns=(at, at + (0 if is_hidden else 1)))
-    with pytest.raises(BadInput, match="its data have changed, or were written again, since it began"):
-        list(worker.real_engine(asked, "cpu", keep))
+    refuses("its data have changed, or were written again, since it began", list, worker.real_engine(asked, "cpu", keep))
 
 
 def test_no_checkpoint_has_an_example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

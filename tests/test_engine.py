@@ -1,19 +1,22 @@
-"""One run, whole: its events in order, its numbers against the laws they must follow, and every card's common rules."""
+"""One run, whole: its events in order and through JSON, its metrics by hand, its numbers against their laws."""
 
 import json
 import math
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from dpcl_core import checks, engine, learning, metrics
+from dpcl_core import checks, engine, events, learning, metrics
 from dpcl_core.errors import BadInput
-from dpcl_core.events import CellFinished, Event, Note, Planned, Progress, Started, TaskLearned, of_kind
+from dpcl_core.events import CellFinished, Event, Note, Planned, Progress, Started, TaskLearned, from_json, of_kind, to_json
 from dpcl_core.methods import catalog as methods
 from dpcl_core.privacy import card as privacy_card
 from dpcl_core.privacy import card_document, gaussian
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.spec import Cell, RunSpec
+from tests.support.asserting import refuses
 from tests.support.tiers import of_methods, quick
 
 pytestmark = pytest.mark.usefixtures("home")
@@ -42,14 +45,12 @@ def test_events_come_in_order_and_every_cell_finishes() -> None:
     finished = [event for event in events if isinstance(event, CellFinished)]
     assert [event.cell for event in finished] == list(run.cells())
     for event in finished:
-        matrix = [points[event.cell, task].accuracy for task in range(5)]
-        assert dict(event.metrics) == metrics.summary(matrix)
+        assert dict(event.metrics) == metrics.summary([points[event.cell, task].accuracy for task in range(5)])
 
 
 def test_without_noise_the_order_of_classes_changes_forgetting_and_not_the_end() -> None:
     """As many test pictures of every class: the last classifier has seen all of them, whichever came first."""
-    balanced = {"dataset": "digits", "test_per_class": 20}
-    run = spec(privacy={"epsilons": [math.inf]}, seeds=[0, 1, 2, 3], data=balanced)
+    run = spec(privacy={"epsilons": [math.inf]}, seeds=[0, 1, 2, 3], data={"dataset": "digits", "test_per_class": 20})
     found = [event.metrics for event in engine.run(run) if isinstance(event, CellFinished)]
     ends, forgotten = ([one[name] for one in found] for name in ("AA", "AF"))
     assert ends == pytest.approx([ends[0]] * 4, abs=1e-12)
@@ -208,3 +209,141 @@ def the_common_rules_hold(run: RunSpec, n_tasks: int) -> None:
 )
 def test_times_are_kept_coarsely(seconds: float, kept: float) -> None:
     assert learning.coarse(seconds) == pytest.approx(kept, rel=1e-12)
+
+
+GUARANTEE = events.Guarantee(
+    math.inf, 1e-5, "one training example", "add-remove", "parallel", "every classifier", None, "release", ("a",), (),
+    ("b", "inf"), {"task 1": 1.0, "all": math.inf},
+)  # fmt: skip
+SUMS = events.Spending("sums", 0, (0, 1), 2, events.Mechanism("gaussian", 3.0, (0.1, 1.0), 5))
+TEXTS = events.Spending("texts", 0, (0, 1), 1, events.Mechanism("no-bound"))
+SCORED = events.ScoredText(
+    (" Grace", "\n", " \u05e9\u05dc\u05d5\u05dd", "\U0001f600"), (0.25, 1.0, 1e-9, 0.5), (-0.154, 0.0, 0.3, 0.1),
+    (False, True, False, False), ("NAME", "", "D:city", ""), "neutral",
+)  # fmt: skip
+ENTRIES = events.ListEntries(
+    (0, 1), (0.75, 1.0), ((0.1, -0.2), (0.0, 0.0)), ((3.0, 1.5), (-2.0, 0.0)), (0, -1), (0.9, 0.0), (0.25, None), (2, -1)
+)
+GROUPS = events.Prototypes(
+    ("World", "Sports"), ((0.0, 0.1), (0.2, 0.2)), ((1.0, 1.0), (-1.0, 0.0)), ((0.1, 0.0, 0.1), (0.0, 0.0, 0.0)),
+    ((0.5, -0.2, 0.5), (0.0, 0.0, 0.0)),
+)  # fmt: skip
+ROWS = events.QuantizedRows(2, (0.5,), "eJz7DwABAQEA")
+EVENTS = [
+    events.Started(2, ("one", "two"), "Digits", 100, 10),
+    events.Progress("training", 1, 5, None, "summing"),
+    events.TaskLearned(Cell(math.inf, 3), 1, (0.5, 0.25), 0.4, math.inf),
+    events.CellFinished(Cell(1.0, 0), {"AA": 0.5, "AF": None}, GUARANTEE, 1.5),
+    events.Note("warning", "careful"),
+    events.Planned(
+        math.inf, 1e-5, 900, 2, ((Cell(1.0, 0),), (Cell(math.inf, 0),)),
+        ((1.0, events.Written("replace", "once", (SUMS,), 3)), (math.inf, events.Written("replace", "once", (TEXTS,), 3))),
+    ),
+    events.References(0.25, None, n_tested=412.5),
+    events.References(0.0, 0.5, n_tested=None, ceiling=0.75),
+    events.TokensScored(Cell(10.0, 0), 2, "current", (SCORED, events.ScoredText((), (), (), (), (), ""))),
+    events.Retained(Cell(math.inf, 1), 1, (0.5, -0.1), (None, 2.5)),
+    events.Leaks(
+        Cell(8.0, 0), -1, (0, 1, 16), (1.4, 1.5, 13.3), (1.4, 1.0, 0.0), (0.0, 0.0, 1.0), (0.0, 0.0, 0.5), (10, 5, 5),
+        0.0, 0.95,
+    ),
+    events.Signatures(
+        Cell(4.0, 13), 1, 0, ENTRIES, GROUPS, (0.5, 0.75), "anchors, centred", {"random": 0.0}, (0.0, 0.1),
+        {"random": (0.0, -0.01)}, {"central": 0.03, "local": math.inf}, {"mean": 0.4}, {"mean": 0.15},
+        events.AnchorScores(0.5, (10, 50), (0.6, 0.6), (0.2, 0.0), (0.9, 1.3), (57.0, math.inf), (0.7, 0.9)),
+        lists=events.FullLists(((1.0, 0.0),), ((2, -1),), ROWS, None),
+        public=events.PublicPart(ROWS, ROWS, (0.0, 1.0), 0.5, ((0.0, 1.0),) * 3, ((0.0,),) * 3),
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("event", EVENTS, ids=lambda event: type(event).__name__)
+def test_an_event_survives_strict_json(event: object) -> None:
+    back = from_json(json.loads(json.dumps(to_json(event), allow_nan=False)))  # type: ignore[arg-type]
+    assert (back, type(back)) == (event, type(event))
+
+
+def test_text_that_looks_like_infinity_stays_text() -> None:
+    back = from_json(json.loads(json.dumps(to_json(EVENTS[3]))))
+    assert isinstance(back, events.CellFinished)
+    assert back.guarantee.caveats == ("b", "inf")
+
+
+def test_an_unknown_kind_is_an_error() -> None:
+    with pytest.raises(KeyError):
+        from_json({"event": "Telegram"})
+
+
+MATRIX = [[0.9], [0.7, 0.8], [0.75, 0.5, 1.0]]
+
+
+def test_a_hand_computed_matrix() -> None:
+    assert metrics.average_accuracy(MATRIX) == pytest.approx([0.9, 0.75, 0.75])
+    assert (metrics.forgetting(MATRIX)[0], metrics.forgetting(MATRIX)[1]) == ([], pytest.approx([0.2]))
+    assert metrics.forgetting(MATRIX)[2] == pytest.approx([0.15, 0.3])
+    assert metrics.average_forgetting(MATRIX) == [None, pytest.approx(0.2), pytest.approx(0.225)]
+    numbers = {"AA": 0.75, "AF": 0.225, "BWT": (0.75 - 0.9 + 0.5 - 0.8) / 2, "Last": 0.75, "Avg": (0.9 + 0.75 + 0.75) / 3}
+    assert metrics.summary(MATRIX) == {**{name: pytest.approx(value) for name, value in numbers.items()}, "FWT": None}
+
+
+def test_one_task_has_no_forgetting_and_no_transfer() -> None:
+    assert metrics.summary([[0.6]]) == {"AA": 0.6, "AF": None, "BWT": None, "FWT": None, "Last": 0.6, "Avg": 0.6}
+
+
+def test_forward_transfer_needs_the_entries_above_the_diagonal() -> None:
+    full = [[0.9, 0.3, 0.1], [0.7, 0.8, 0.4], [0.7, 0.5, 1.0]]
+    assert metrics.forward_transfer(full, [0.1, 0.1, 0.1]) == pytest.approx((0.2 + 0.3) / 2)
+    assert metrics.forward_transfer(MATRIX, [0.1, 0.1, 0.1]) is None
+
+
+def test_improvement_is_negative_forgetting() -> None:
+    assert metrics.average_forgetting([[0.5], [0.7, 0.9]])[1] == pytest.approx(-0.2)
+
+
+matrices = st.integers(2, 7).flatmap(
+    lambda n: st.tuples(*[st.lists(st.floats(0, 1), min_size=k + 1, max_size=k + 1) for k in range(n)])
+)
+
+
+@given(matrices)
+def test_forgetting_is_the_best_since_the_task_was_learned(matrix: tuple[list[float], ...]) -> None:
+    """The square matrix with the lower half mirrored, whose entries above the diagonal do not count, against a loop."""
+    n = len(matrix)
+    square = [[matrix[max(k, i)][min(k, i)] for i in range(n)] for k in range(n)]
+    for k, row in enumerate(metrics.forgetting(square)):
+        assert row == [max(square[j][i] for j in range(i, k)) - square[k][i] for i in range(k)]
+
+
+@given(matrices)
+def test_accuracy_and_forgetting_together_cannot_exceed_the_best(matrix: tuple[list[float], ...]) -> None:
+    """AA + (T-1)/T AF = mean of each task's best accuracy before the end (its final one for the last task), hence <= 1."""
+    n, found = len(matrix), metrics.summary(matrix)
+    best = [max(matrix[k][i] for k in range(i, n - 1)) for i in range(n - 1)] + [matrix[-1][-1]]
+    assert found["AA"] + (n - 1) / n * found["AF"] == pytest.approx(sum(best) / n)
+    assert found["AA"] + (n - 1) / n * found["AF"] <= 1 + 1e-9
+
+
+def test_what_was_not_evaluated_is_left_out_of_every_mean() -> None:
+    """Task 2 has no test examples, and no model was there to test after task 1."""
+    matrix = [[None], [0.6, None], [0.5, None, 0.9], [0.3, None, 0.8, 1.0]]
+    assert metrics.average_accuracy(matrix) == [None, pytest.approx(0.6), pytest.approx(0.7), pytest.approx(0.7)]
+    assert metrics.forgetting(matrix)[1] == [None], "nothing was known about task 1 before"
+    assert metrics.forgetting(matrix)[3] == [pytest.approx(0.3), None, pytest.approx(0.1)]
+    assert metrics.average_forgetting(matrix) == [None, None, pytest.approx(0.1), pytest.approx(0.2)]
+    numbers = {"AA": 0.7, "AF": 0.2, "BWT": -0.1, "Last": 0.7, "Avg": (0.6 + 0.7 + 0.7) / 3}
+    found = metrics.summary(matrix)  # task 3 alone was tested when it was new and at the end
+    assert found == {**{name: pytest.approx(value) for name, value in numbers.items()}, "FWT": None}
+
+
+def test_one_model_released_at_the_end_has_an_accuracy_and_nothing_else() -> None:
+    found = metrics.summary([[None], [None, None], [0.5, 0.7, 0.9]])
+    same = pytest.approx(0.7)
+    assert found == {"AA": same, "AF": None, "BWT": None, "FWT": None, "Last": same, "Avg": same}
+
+
+def test_a_run_in_which_nothing_was_tested_has_no_metrics() -> None:
+    assert set(metrics.summary([[None], [None, None]]).values()) == {None}
+
+
+def test_a_missing_entry_below_the_diagonal_is_an_error() -> None:
+    refuses(r"accuracy\[1\]\[1\]", metrics.summary, [[0.5], [0.5]], error=ValueError)

@@ -32,7 +32,7 @@ from dpcl_core.estimators import DPCosineClassifier, DPHeadEnsemble
 from dpcl_core.privacy import card
 from dpcl_core.privacy.sums import unit_rows
 from dpcl_core.runs import spend
-from tests.support.asserting import raising, refuses
+from tests.support.asserting import includes, raising, refuses
 from tests.support.waiting import python
 
 pytestmark = pytest.mark.usefixtures("home")
@@ -40,11 +40,7 @@ X, Y = load_digits(return_X_y=True)
 DIGITS = list(range(10))
 
 # The library's checks that fail, each with its reason.
-EXPECTED = {
-    "check_dtype_object": "an array of objects is refused by its type: whether one of them is no number is private",
-}
-
-
+EXPECTED = {"check_dtype_object": "an array of objects is refused by its type: whether one of them is no number is private"}
 NOISY = {"check_classifiers_train": "a last layer trained on few rows at a small budget is not accurate"}
 QUICK: dict[str, Any] = {"epochs": 10, "learning_rate": 0.1}
 
@@ -70,8 +66,7 @@ def test_scikit_learns_own_checks(model: Any, expected: dict[str, str]) -> None:
     found = check_estimator(model, expected_failed_checks=expected, on_skip=None, on_fail=None)
     statuses = {name: {one["status"] for one in found if one["check_name"] == name} for name in EXPECTED}
     assert statuses == {name: {"xfail"} for name in EXPECTED}
-    wrong = [(one["check_name"], one["exception"]) for one in found if one["status"] == "failed"]
-    assert not wrong
+    assert not [(one["check_name"], one["exception"]) for one in found if one["status"] == "failed"]
     assert sum(one["status"] == "passed" for one in found) > 45
 
 
@@ -87,8 +82,7 @@ def test_the_sums_are_those_of_a_plain_loop() -> None:
 
 def test_a_notebook_shows_the_promise_and_what_all_models_spent() -> None:
     shown = DPCosineClassifier(classes=DIGITS, data_id="<b>").fit(X, Y).privacy_._repr_html_()
-    assert "Whatever is published is at most 2.72 times likelier" in shown
-    assert "&lt;b&gt;&#x27; together: epsilon 1" in shown
+    includes(shown, "Whatever is published is at most 2.72 times likelier", "&lt;b&gt;&#x27; together: epsilon 1")
     assert len(shown) < 60_000
     line = repr(DPCosineClassifier(classes=DIGITS).fit(X, Y).privacy_)
     assert line == "<Privacy: epsilon 1, delta 1e-05, for one training example; data 'default'>"
@@ -401,8 +395,7 @@ def test_labels_that_are_read_protect_nobody() -> None:
     assert model.classes_.tolist() == DIGITS
     assert "The list of labels is read from the data" in str(model.privacy_)
     assert math.isinf(model.privacy_.epsilon)
-    with pytest.raises(ValueError, match="NaN or infinite"):
-        DPCosineClassifier(labels="data").fit(X, np.where(Y > 8, math.nan, Y))
+    refuses("NaN or infinite", DPCosineClassifier(labels="data").fit, X, np.where(Y > 8, math.nan, Y), error=ValueError)
 
 
 def test_nothing_of_a_model_is_there_before_it_is_fitted() -> None:
@@ -444,8 +437,7 @@ def test_frames_keep_their_names() -> None:
 
 def test_the_examples_of_its_docstrings_hold() -> None:
     tried = doctest.testmod(estimators)
-    assert tried.attempted
-    assert not tried.failed
+    assert tried.attempted > tried.failed == 0
 
 
 # The private ensemble of last layers for scikit-learn: trained by DP-SGD, charged before its first step.

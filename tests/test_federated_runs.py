@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from dpcl_core import checks, engine, export
-from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished, Event, Note, Progress, Started, TaskLearned
 from dpcl_core.learning import Group
 from dpcl_core.methods import catalog as methods
@@ -24,7 +23,7 @@ from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.stream import Task
 from dpcl_core.spec import Cell, RunSpec
 from tests.data.making import write_both
-from tests.support.asserting import refusal_of
+from tests.support.asserting import refusal_of, refuses
 
 TOPICS = ("rivers run deep", "goals were scored", "shares fell again", "atoms were split")
 FEDAVG: dict[str, object] = {"method": "dp-fedavg"}  # of clients who may hold anything
@@ -88,8 +87,7 @@ def test_a_learner_is_told_of_clients_and_public_sentences() -> None:
     assert (known.n_users, known.n_people, known.recurrence, known.n_classes) == (5, 640, "every", 4), "nominal"
     assert known.anchors.shape == (2_000, 384)
     assert [(name, shape) for name, _, shape in SEEN] == [(str(topic), (40, 384)) for topic in range(4)]
-    held = np.bincount(np.concatenate([users for _, users, _ in SEEN]), minlength=5)
-    assert held.min() >= 10
+    assert np.bincount(np.concatenate([users for _, users, _ in SEEN]), minlength=5).min() >= 10
     notes = [event.text for event in said if isinstance(event, Note)]
     assert "Public sentences: 2,000 invented texts of this project's public corpus." in notes
 
@@ -142,8 +140,7 @@ def test_forward_transfer_is_asked_for_in_federated_streams_alone() -> None:
     assert [event.ahead is None for event in said if isinstance(event, TaskLearned)] == [False, True]
     (cell,) = export.result_document("r1", "done", spec({"protocol": "domain-incremental"}), said)["cells"]  # type: ignore[misc,union-attr]
     assert (cell["ahead"], cell["accuracy"]) == ([0.25, None], [[0.25, None], [0.25, 0.25]])  # type: ignore[index,call-overload]
-    finished = next(event for event in said if isinstance(event, CellFinished))
-    assert finished.metrics["FWT"] == 0.0
+    assert next(event for event in said if isinstance(event, CellFinished)).metrics["FWT"] == 0.0
 
 
 def test_forward_transfer_can_be_recomputed_from_an_export() -> None:
@@ -207,8 +204,7 @@ def test_tagged_words_need_tasks_that_keep_sentences_whole(tmp_path: Path) -> No
     words, tags = [["Ada", "slept"], ["Rome", "grew"]] * 60, [["B-PER", "O"], ["B-LOC", "O"]] * 60
     write_both(tmp_path / "data" / "named", tokens=words, tags=tags, domain=["a", "b"] * 60)
     data = {"dataset": "own:named", "backbone": "hashed-text"}
-    with pytest.raises(BadInput, match=r"^scenario\.protocol = class-incremental: must be domain-incremental"):
-        checks.check_run(spec({}, data=data))
+    refuses(r"^scenario\.protocol = class-incremental: must be domain-incremental", checks.check_run, spec({}, data=data))
     found = list(engine.run(spec({"protocol": "domain-incremental"}, data=data)))
     learned = [event for event in found if isinstance(event, TaskLearned)]
     assert [event.accuracy for event in learned] == [(0.0,), (0.0, 0.0)], "no entity told: F1 is 0, accuracy one half"

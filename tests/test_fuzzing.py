@@ -22,8 +22,7 @@ import streamlit as st
 from tests.fuzz import files, links, messages, settings
 from tests.support import serving
 
-ROOT = Path(__file__).resolve().parent.parent
-RECORD = ROOT / "docs" / "fuzzing.json"
+RECORD = Path(__file__).resolve().parent.parent / "docs" / "fuzzing.json"
 RUN_SECONDS, RUN_MEGABYTES = 2.0, 16_000
 # How many of each a night tries; files: of each door.
 NIGHT = {"settings": 100_000, "runs": 250, "links": 2_000, "files": 400} | dict.fromkeys(messages.SENDERS, 2_000)

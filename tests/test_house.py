@@ -303,8 +303,7 @@ def test_every_method_is_one_file() -> None:
     """The card stands in the module that makes its learner."""
     for name, card in methods.CARDS.items():
         assert card.name == name
-        path = (ROOT / Path(*card.module.split("."))).with_suffix(".py")
-        assert f'"{name}"' in path.read_text(encoding="utf-8")
+        assert f'"{name}"' in (ROOT / Path(*card.module.split("."))).with_suffix(".py").read_text(encoding="utf-8")
 
 
 def test_every_room_is_in_the_architecture() -> None:

@@ -74,8 +74,7 @@ def test_what_no_setting_undoes_is_never_as_printed_and_a_repair_never_anything_
 @pytest.mark.parametrize("card", PRINTED, ids=lambda card: card.name)
 def test_every_setting_of_a_papers_method_is_printed_or_said_to_be_left_open(card: methods.MethodCard) -> None:
     own = {f"params.{name}" for name in fields_of(card.params)}
-    told = {name for name in (*card.printed.settings, *card.printed.left_open) if name.startswith("params.")}
-    assert own == told
+    assert own == {name for name in (*card.printed.settings, *card.printed.left_open) if name.startswith("params.")}
     assert not set(card.printed.settings) & set(card.printed.left_open)
 
 
@@ -128,8 +127,7 @@ def test_public_axes_are_named_where_the_network_has_some(method: str) -> None:
     cases = (("lite0", None, True), ("lite0", 64, True), ("lite0", 0, False), ("pixels", None, False))
     for backbone, axes, differs in cases:
         layer = layer_of(method, {}, data={"dataset": "cifar100", "backbone": backbone, "axes": axes})
-        named = [one for one in layer.departures if one.parameter == "data.axes"]
-        assert bool(named) is differs
+        assert bool([one for one in layer.departures if one.parameter == "data.axes"]) is differs
         if method == "cosine":
             assert layer.name == ("made to work" if differs else "as printed")
     of_nobody = checks.parse({"method": "cosine", "data": {"dataset": "cifar100"}})
@@ -192,8 +190,7 @@ L2DP_AS_PRINTED = {
 
 
 def layer_of(method: str, params: dict[str, object], **more: object) -> published.Layer:
-    found = methods.layer(checks.parse({"method": method, "params": params, **more}))
-    return found
+    return methods.layer(checks.parse({"method": method, "params": params, **more}))
 
 
 def test_l2dp_ml_is_as_printed_under_ten_settings_and_each_of_them_counts() -> None:
@@ -231,8 +228,7 @@ def test_pecl_is_as_printed_under_three_settings_on_another_scale() -> None:
         layer = of(printed, **cap)
         assert layer.name == "as printed"
         assert {one.parameter for one in layer.departures} == {"data.dataset", "data.backbone"} | named
-    said = {one.parameter: one.why for one in layer.left_open}
-    assert "prompts and answers" in said["params.embedding_clip"]
+    assert "prompts and answers" in {one.parameter: one.why for one in layer.left_open}["params.embedding_clip"]
 
 
 def test_fn_has_its_printed_noise_at_another_budget() -> None:

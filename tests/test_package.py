@@ -1,22 +1,29 @@
-"""The package as a stranger gets it: a wheel, installed where nothing of the checkout is, without torch."""
+"""The package and the image as a stranger gets them: without the checkout, torch or more rights than they need."""
 
 import email
 import json
 import os
 import re
+import socket
 import subprocess
 import sys
 import tarfile
+import threading
 import tomllib
 import zipfile
+from collections.abc import Iterator
+from http.client import HTTPConnection
 from pathlib import Path
 
 import pytest
 import yaml
 
 from dpcl_core import __version__, cli, machine
+from dpcl_core.cli import reading
 from scripts import make_space, package_metadata
-from tests.support.waiting import PATIENCE_SECONDS, python
+from tests.support import serving
+from tests.support.asserting import complaint
+from tests.support.waiting import PATIENCE_SECONDS, python, until
 
 ROOT = Path(__file__).resolve().parent.parent
 # Makes an installed package look absent, as in an environment with the base alone.
@@ -82,8 +89,7 @@ def test_what_is_published_is_whole_and_its_description_can_be_shown(wheel: Path
 
 def test_links_of_the_description_lead_to_the_repository_where_one_is_known() -> None:
     text = "![a picture](docs/train.png) [a guide](docs/a.md#part) [elsewhere](https://example.org/x)"
-    known = package_metadata.described(text, "https://example.org/o/dpcl", "v1")
-    assert known == (
+    assert package_metadata.described(text, "https://example.org/o/dpcl", "v1") == (
         "![a picture](https://example.org/o/dpcl/raw/v1/docs/train.png) "
         "[a guide](https://example.org/o/dpcl/blob/v1/docs/a.md#part) [elsewhere](https://example.org/x)"
     )
@@ -160,3 +166,156 @@ def test_version_and_completion(words: list[str], said: str, capsys: pytest.Capt
         cli.main(words)
     assert ended.value.code == 0
     assert said in capsys.readouterr().out
+
+
+PIN = re.compile(r"^([\w.-]+)(?:\[[\w,]+\])?==([^\s;]+)", re.MULTILINE)
+
+
+def text(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("torch", ["cpu", "cuda"])
+def test_the_locks_have_every_requirement_with_hashes_and_name_no_host(torch: str) -> None:
+    locked = text("locks/common.txt") + text(f"locks/{torch}.txt")
+    pins = {name: version.partition("+")[0] for name, version in PIN.findall(locked)}
+    required = dict(PIN.findall(text("requirements.txt")))
+    assert len(required) > 25
+    assert {name: pins.get(name) for name in required} == required, "run make locks"
+    packages = re.split(r"\n(?=\w)", locked.replace("-r common.txt\n", ""))
+    assert [one.split()[0] for one in packages if PIN.match(one) and "--hash=sha256:" not in one] == []
+    assert "://" not in locked
+
+
+def test_the_image_runs_as_an_ordinary_user_from_locked_packages() -> None:
+    lines = text("Dockerfile").splitlines()
+    user = lines.index("USER dpcl")
+    assert any("useradd --uid 1000" in line for line in lines[:user])
+    assert not [line for line in lines[user:] if line.startswith(("RUN", "COPY", "ADD"))]
+    assert "--require-hashes" in text("Dockerfile")
+
+
+def test_every_service_of_ours_is_read_only_and_has_no_password_in_the_file() -> None:
+    services = yaml.safe_load(text("compose.yaml"))["services"]
+    for name in ("app", "worker"):
+        assert services[name]["read_only"]
+        assert services[name]["cap_drop"] == ["ALL"]
+        assert services[name]["environment"]["DPCL_STORE"].startswith("postgresql+psycopg://dpcl:${DPCL_PASSWORD:?")
+    assert services["app"]["ports"] == ["127.0.0.1:8501:8501"]
+
+
+def test_the_proxy_lets_through_what_the_app_takes() -> None:
+    limit = tomllib.loads(text(".streamlit/config.toml"))["server"]["maxUploadSize"]
+    assert f"client_max_body_size {limit}m;" in text("docs/guides/nginx.conf")
+
+
+@pytest.mark.parametrize(("given", "address"), [([], "localhost"), (["--address", "0.0.0.0"], "0.0.0.0")])
+def test_the_app_listens_where_it_is_told_and_else_on_this_computer(given, address, monkeypatch):
+    started: list[list[str]] = []
+    monkeypatch.setattr(reading.os, "execve", lambda _program, command, _environment: (started.append(command), sys.exit(0)))
+    with pytest.raises(SystemExit):
+        cli.main(["app", "--no-browser", f"--port={serving.free_port()}", *given])
+    assert f"--server.address={address}" in started[0]
+
+
+@pytest.mark.parametrize(("given", "says"), [
+    (["--port", "99999999"], "--port = 99999999: must be from 1 to 65535"),
+    (["--port", "-5"], "--port = -5: must be from 1 to 65535"),
+    (["--port", "0"], "--port = 0: must be from 1 to 65535"),
+    (["--address", "nope.invalid"], "--address = nope.invalid: must be an address of this computer, such as localhost"),
+    (["--address", "x" * 70], "must be an address of this computer"),
+    (["--address", "192.0.2.1"], "must be an address of this computer"),
+])
+def test_an_address_at_which_no_server_can_listen_is_refused(given, says, monkeypatch, capsys):
+    monkeypatch.setattr(reading.os, "execve", lambda *_: pytest.fail("it started"))
+    told = complaint(capsys, "app", "--no-browser", f"--port={serving.free_port()}", *given)
+    assert (says in told, told.count("\n")) == (True, 1), told
+
+
+def test_a_port_in_use_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(reading.os, "execve", lambda *_: pytest.fail("it started"))
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        said = complaint(capsys, "app", "--address=127.0.0.1", f"--port={port}")
+    assert f"--port = {port}: is used by another program" in said
+
+
+def test_a_server_under_a_foreign_name_answers_nothing_and_ends_with_its_command(tmp_path: Path) -> None:
+    """By DNS rebinding a page of a foreign site is of the same origin as the server that it reads. No forwarded address is
+    believed."""
+    paths = ("/", "/train", "/_stcore/health", "/_stcore/host-config", "/_stcore/stream", "/rooms/BCDFGH", "/static/x.js")
+    with serving.serving(tmp_path, serving.COMMAND) as (port, app):
+        here = [status(port, path, f"127.0.0.1:{port}") for path in ("/", "/_stcore/health")]
+        there = {path: status(port, path, f"rebound.example:{port}") for path in paths}
+        trusted = Path(f"/proc/{app.pid}/environ").read_text().split("\0") if sys.platform == "linux" else []
+    assert app.returncode is not None
+    assert not serving.is_healthy(port), "the end of the command is the end of the server"
+    assert here == [200, 200]
+    assert there == dict.fromkeys(paths, 421) | {"/_stcore/stream": 403}
+    assert [one for one in trusted if one.startswith("FORWARDED_ALLOW_IPS")] == ["FORWARDED_ALLOW_IPS="][: len(trusted)]
+
+
+def status(port: int, path: str, host: str) -> int:
+    """The status of the answer to a request under this name; of a websocket's address, to a browser that opens one."""
+    connection = HTTPConnection("127.0.0.1", port)
+    upgrade = {
+        "Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Version": "13",
+        "Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA==", "Origin": f"http://{host}",
+    }  # fmt: skip
+    connection.request("GET", path, headers={"Host": host, **(upgrade if path.endswith("/stream") else {})})
+    found = connection.getresponse().status
+    connection.close()
+    return found
+
+
+# The server asks no other host for anything: at its start, for a page, or where a page of another origin connects.
+
+
+@pytest.fixture
+def asked() -> Iterator[tuple[str, list[bytes]]]:
+    """A proxy that answers nobody, its address, and what it was asked."""
+    lines: list[bytes] = []
+    with socket.create_server(("127.0.0.1", 0)) as proxy:
+
+        def listen() -> None:
+            while True:
+                try:
+                    caller, _ = proxy.accept()
+                except OSError:
+                    return
+                with caller:
+                    lines.append(caller.recv(200).split(b"\r\n")[0])
+
+        threading.Thread(target=listen, daemon=True).start()
+        yield f"http://127.0.0.1:{proxy.getsockname()[1]}", lines
+        proxy.shutdown(socket.SHUT_RDWR)
+
+
+def test_a_server_for_everybody_asks_no_other_host(tmp_path: Path, asked: tuple[str, list[bytes]]) -> None:
+    proxy, lines = asked
+    environment = {name: value for name, value in os.environ.items() if name.lower() not in ("no_proxy", "dpcl_store")}
+    environment |= {"http_proxy": proxy, "https_proxy": proxy}
+    command = ("streamlit", "run", "app.py", "--server.headless=true", "--server.address=0.0.0.0", "--server.port={port}")
+    with serving.serving(tmp_path, command, environment) as (port, _):
+        assert serving.is_healthy(port)
+        _connects_from_elsewhere(port)
+        log_text = (tmp_path / "server.log").read_text
+        until(lambda: f"http://localhost:{port}" in log_text())  # what is printed when the start is over
+        assert "External" not in log_text()
+        assert lines == []
+
+
+def test_without_an_address_only_this_computer_is_served() -> None:
+    config = tomllib.loads((ROOT / ".streamlit" / "config.toml").read_text(encoding="utf-8"))
+    assert config["server"]["address"] == "localhost"
+
+
+def _connects_from_elsewhere(port: int) -> None:
+    """A page of another origin opens a connection, and is refused."""
+    request = (
+        f"GET /_stcore/stream HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nOrigin: http://example.org\r\nUpgrade: websocket\r\n"
+        "Connection: Upgrade\r\nSec-WebSocket-Key: MDEyMzQ1Njc4OWFiY2RlZg==\r\nSec-WebSocket-Version: 13\r\n\r\n"
+    )
+    with socket.create_connection(("127.0.0.1", port)) as connection:
+        connection.sendall(request.encode())
+        assert b"403" in connection.recv(200)

@@ -24,7 +24,7 @@ from dpcl_core.runs.queue import Visitor, read_limits
 from dpcl_core.runs.run import Run, columns_of
 from dpcl_core.runs.store import Store
 from tests.support import replay, stand_in
-from tests.support.asserting import document_of, includes, printed, raising, refuses
+from tests.support.asserting import complaint, document_of, includes, printed, raising, refuses
 from tests.support.sleeping_method import CARD
 from tests.support.tiers import quick
 from tests.support.waiting import NEVER_SECONDS, PATIENCE_SECONDS, until
@@ -217,8 +217,7 @@ def test_stop_all_leaves_the_runs_of_visitors_to_them(store, capsys):
 
 def test_delete_puts_runs_into_the_trash_and_none_that_is_under_way(store, capsys):
     done, busy = (replay.fill(store, replay.a_spec(), [], status=status) for status in ("finished", "running"))
-    assert main(["delete", busy]) == 2
-    assert "stop it before deleting it" in capsys.readouterr().err
+    assert "stop it before deleting it" in complaint(capsys, "delete", busy)
     assert main(["delete", done, "0123456789ab"]) == 2
     assert not store.trash(), "all or none"
     assert (main(["delete", done]), [run.id for run in store.trash()]) == (0, [done])

@@ -120,8 +120,7 @@ def test_a_log_that_cannot_be_written_is_standard_error(home: Path, capsys: pyte
     (home / "logs").write_text("in its place")
     sentence = unforeseen.recorded(KeyError(SECRET))
     error = capsys.readouterr().err
-    number = re.search(r"standard error as error ([0-9a-f]{8})", sentence)
-    includes(error, number[1], "KeyError")
+    includes(error, re.search(r"standard error as error ([0-9a-f]{8})", sentence)[1], "KeyError")
     assert "s3cr" not in error
 
 
@@ -160,8 +159,7 @@ def test_the_log_does_not_grow_for_ever(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(unforeseen, "_LARGEST", 2000)
     for number in range(40):
         unforeseen.recorded(raised_in_line(number))
-    kept = sum(path.stat().st_size for path in unforeseen.log_file().parent.iterdir())
-    assert kept < 6000
+    assert sum(path.stat().st_size for path in unforeseen.log_file().parent.iterdir()) < 6000
     unforeseen.forget()
     assert not any(unforeseen.log_file().parent.iterdir())
 

@@ -67,8 +67,7 @@ def test_a_link_that_leads_out_is_refused(data_dir: Path, tmp_path: Path) -> Non
 
 
 def test_a_dataset_that_is_not_here_says_what_to_put_where(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    allowed = catalog.available(catalog.card("svhn"))
-    assert allowed == (
+    assert catalog.available(catalog.card("svhn")) == (
         f"put train.parquet and test.parquet (columns image and label), or folders train/CLASS and test/CLASS of images, "
         f"into {data_dir / 'svhn'}; it is not on this computer, and the Hugging Face hub cannot be reached"
     )
@@ -277,8 +276,7 @@ def test_two_downloads_at_once_both_succeed(online: Path, monkeypatch: pytest.Mo
 
 def test_offline_nothing_is_asked(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "_answers", lambda _: pytest.fail("asked the network although HF_HUB_OFFLINE is set"))
-    with pytest.raises(DataMissing, match="it is not on this computer, and the Hugging Face hub cannot be reached"):
-        load_dataset(SVHN)
+    refuses("it is not on this computer, and the Hugging Face hub cannot be reached", load_dataset, SVHN, error=DataMissing)
 
 
 @pytest.fixture
@@ -385,15 +383,12 @@ limits = ["who is named"]
     (SET + "members = ['numbers']", r"^datasets\.toml: letters\.members = numbers: must be names of tables above"),
     ("letters = 3", r"^datasets\.toml: letters = 3: must be a table, such as \[letters\]"),
     ("[letters", r"^datasets\.toml = TOMLDecodeError: must be a TOML file: "),
+    ('["timm:some.model"]\ntitle = "Some"', r"^backbones\.toml: timm:some\.model\.summary = None: must be given"),
 ])
 def test_an_error_names_file_and_key(cards_folder: Path, written: str, said: str) -> None:
-    (cards_folder / "datasets.toml").write_text(written, encoding="utf-8")
-    refuses(said, card._catalogue)
-
-
-def test_an_error_in_a_backbone_names_file_and_key(cards_folder: Path) -> None:
-    (cards_folder / "backbones.toml").write_text('["timm:some.model"]\ntitle = "Some"', encoding="utf-8")
-    refuses(r"^backbones\.toml: timm:some\.model\.summary = None: must be given", backbones.read)
+    for name in ("datasets", "backbones"):
+        (cards_folder / f"{name}.toml").write_text(written, encoding="utf-8")
+    refuses(said, backbones.read if "backbones" in said else card._catalogue)
 
 
 @pytest.mark.parametrize("card", backbones.CARDS.values(), ids=lambda card: card.name)

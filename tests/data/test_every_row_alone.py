@@ -161,7 +161,6 @@ _MOMENTS = [
     moment(7, day=None), moment(7, day=_NOON), moment(8, day=_NOON.replace(microsecond=5)),
     moment(9, day=pd.Timestamp("2024-01-01 12:30:00.123456789")),
 ]  # fmt: skip
-_PARIS = timezone(timedelta(hours=2))
 
 
 def written_as_text_if_one_is(rows: Sequence[Row]) -> list[Row]:
@@ -225,7 +224,7 @@ FORMS: Mapping[str, Form] = {
         ".parquet", dated("parquet"), DAYS, _MOMENTS, "kind = 'table'\n[columns]\ntarget = 'label'\ntime = 'day'\n"),
     "parquet with zones": Form(
         ".parquet", arrow, [moment(row, day=moment(row)["day"].replace(tzinfo=UTC)) for row in range(N)],
-        [moment(row, day=_NOON.replace(tzinfo=_PARIS)) for row in (7, 8, 9)], "kind='table'"),
+        [moment(row, day=_NOON.replace(tzinfo=timezone(timedelta(hours=2)))) for row in (7, 8, 9)], "kind='table'"),
     "parquet of embeddings": Form(
         ".parquet", by_pandas("parquet"), [{"embedding": [row, 3, 1], "label": row % 4} for row in range(N)],
         [{"embedding": one, "label": label} for one, label in (([1.5, 2, 3], 1), ([1], 1), (None, 1), ([1, 2, 3], None))],
@@ -266,7 +265,6 @@ FORMS: Mapping[str, Form] = {
         [("c0/a.png", b"broken"), ("nobody/a.png", picture(7)), ("a.png", picture(7)), ("c0/a.txt", b"x"),
          ("c0/a.png", picture(7, (900, 300), "RGB")), ("train/c0/a.png", picture(7))], ""),
 }  # fmt: skip
-PLACES = {"first": 0, "middle": N // 2, "last": -1}
 
 
 def test_every_form_of_file_is_here() -> None:
@@ -275,7 +273,7 @@ def test_every_form_of_file_is_here() -> None:
 
 def neighbours(rows: Sequence[Row], odd: Sequence[Row]) -> Iterator[tuple[str, list[Row]]]:
     """D with a row in each place replaced, added or removed; every odd row comes first, every second one elsewhere."""
-    for turn, (where, place) in enumerate(PLACES.items()):
+    for turn, (where, place) in enumerate({"first": 0, "middle": N // 2, "last": -1}.items()):
         at = place % len(rows)
         yield f"without the {where}", [*rows[:at], *rows[at + 1 :]]
         for number, row in enumerate(odd):

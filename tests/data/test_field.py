@@ -400,8 +400,7 @@ def test_rows_of_people_in_the_public_part_are_left_out_whoever_has_some(tmp_pat
     """By the public list of people alone: rows of p0 to p4 go, and no other row comes or goes."""
     mine = data_dir / "mine"
     put(mine / "schema.toml", '[columns]\ntarget = "y"\nperson = "who"\n')
-    public = [(*one, f"p{row % 5}") for row, one in enumerate(ROWS[:20])]
-    put(mine / "test.csv", csv(public, head="f0,f1,y,who"))
+    put(mine / "test.csv", csv([(*one, f"p{row % 5}") for row, one in enumerate(ROWS[:20])], head="f0,f1,y,who"))
     others = [(*one, f"p{5 + row}") for row, one in enumerate(ROWS[20:80])]
     said = "Training rows of people who also stand in the public part are left out."
     for known in ([], [(*ROWS[90], "p3")]):

@@ -27,8 +27,9 @@ def used(path: Path, asked: Asked | None = None) -> BadInput | None:
     """None if the file can be used; else its error, whose sentence is checked."""
     try:
         with intake.taken_in(intake.Given(path, asked or Asked())) as name:
-            for _ in _pictures(name):
-                pass
+            found = load_dataset(DataSpec(dataset=name))
+            for images in (part.images for part in (found.train, found.test) if isinstance(part.images, Images)):
+                list(images.batches(8, 3, 50))  # decoded, as by a network
     except BadInput as error:
         sentence = str(error)
         excludes(sentence, "\n", str(path.parent), str(paths.home()), ".taken-")
@@ -44,13 +45,6 @@ def refusal(name: str) -> str:
     except BadInput as error:
         return str(error)
     return ""
-
-
-def _pictures(name: str) -> list[object]:
-    """All pictures decoded, as a network would."""
-    found = load_dataset(DataSpec(dataset=name))
-    parts = [part.images for part in (found.train, found.test) if isinstance(part.images, Images)]
-    return [batch for images in parts for batch in images.batches(8, 3, 50)]
 
 
 def stored() -> list[str]:
@@ -156,8 +150,7 @@ def test_columns_of_other_names_have_a_role_by_option(data_dir: Path, tmp_path: 
     path = tmp_path / "reviews.csv"
     rows = [f"review {row},{'good' if row % 2 else 'bad'},p{row % 40},{row},x{row % 3}" for row in range(80)]
     path.write_text("\n".join(["body,verdict,author,label,site", *rows]), encoding="utf-8")
-    columns = Columns(target="verdict", text="body", person="author", source="site")
-    assert used(path, Asked(columns, 2)) is None
+    assert used(path, Asked(Columns(target="verdict", text="body", person="author", source="site"), 2)) is None
     card = catalog.card("own:reviews")
     assert (card.kind, card.has_people, card.per_person) == ("text", True, 2)
     found = load_dataset(DataSpec(dataset="own:reviews"))

@@ -23,7 +23,7 @@ from dpcl_core.data.schema import Columns
 from dpcl_core.errors import BadInput
 from dpcl_core.spec import DataSpec
 from tests.data.making import picture, put, write, write_both, write_pair
-from tests.support.asserting import document_of, includes, printed, raising, refusal_of, refuses
+from tests.support.asserting import complaint, document_of, includes, printed, raising, refusal_of, refuses
 from tests.support.doors import DOORS, SINGLE, Change
 
 
@@ -194,8 +194,7 @@ def test_a_schema_is_written_of_public_facts_alone_and_read_again(data_dir, tmp_
     assert {"title", "classes", "n_train"} <= set(found.public.from_schema)
     assert found.private.undeclared == {}
     capsys.readouterr()
-    assert cli.main(["data", "check", str(tmp_path / "one" / "mine"), "--write-schema"]) == 2
-    assert "is there already" in capsys.readouterr().err
+    assert "is there already" in complaint(capsys, "data", "check", str(tmp_path / "one" / "mine"), "--write-schema")
 
 
 def test_odd_names_survive_in_a_schema(data_dir: Path) -> None:

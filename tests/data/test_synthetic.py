@@ -202,8 +202,7 @@ def _words_of(split: Split, source: int) -> list[dict[str, float]]:
 
 def _accuracy(seen: list[object], tried: list[object]) -> float:
     table = DictVectorizer()
-    model = BernoulliNB().fit(table.fit_transform(seen[0]), seen[1])
-    return float(model.score(table.transform(tried[0]), tried[1]))
+    return float(BernoulliNB().fit(table.fit_transform(seen[0]), seen[1]).score(table.transform(tried[0]), tried[1]))
 
 
 def test_the_companion_is_public_other_and_the_same_for_one_seed(parts: tuple[Split, Split]) -> None:
@@ -239,8 +238,7 @@ def test_a_canary_is_in_as_many_loaded_texts_as_it_says(name: str, cap: int | No
         assert all(texts.strings[row].startswith(canary.prefix + canary.code) for row in rows), "no cut takes it away"
         assert {found.sources[found.train.sources[row]].name for row in rows} <= {canary.source}
     numbers = {number for string in texts.strings for number in NUMBER.findall(string)}
-    controls = [canary.code for canary in found.canaries if canary.repetitions == 0]
-    assert numbers.isdisjoint(controls)
+    assert numbers.isdisjoint([canary.code for canary in found.canaries if canary.repetitions == 0])
     unplanted = [canary.prefix for canary in found.canaries if canary.repetitions == 0]
     assert not any(prefix in string for prefix in unplanted for string in texts.strings)
     assert synthetic._BEFORE not in "\n".join(texts_of(found.test).strings)

@@ -119,8 +119,7 @@ def test_the_published_scaling_uses_the_training_part_alone() -> None:
 
 def test_the_public_scaling_of_a_window_depends_on_that_window_alone() -> None:
     values = signal(10).reshape(10, 100, 3)
-    alone = dataset.in_range(values[:1]).values
-    np.testing.assert_array_equal(dataset.in_range(values).values[:1], alone)
+    np.testing.assert_array_equal(dataset.in_range(values).values[:1], dataset.in_range(values[:1]).values)
     assert pytest.approx(2 * 9.80665) == RANGE
 
 
@@ -161,8 +160,8 @@ def test_a_rate_that_the_test_part_lacks_is_no_example(data_dir: Path) -> None:
 def test_a_file_of_pictures_under_a_sensor_s_name(data_dir: Path) -> None:
     write_pair(data_dir / "har_wisdm", list(range(5)), list(range(5)))
     assert location(refusal("har-wisdm")) == "har-wisdm/train.parquet = image, label"
-    with pytest.raises(DataMissing, match=r"columns window, rate_hz and label; python -m scripts"):
-        load_dataset(DataSpec(dataset="har-phone50"))
+    of_phone = DataSpec(dataset="har-phone50")
+    refuses("columns window, rate_hz and label; python -m scripts", load_dataset, of_phone, error=DataMissing)
 
 
 def refused(raw: dict[str, object]) -> BadInput:
@@ -232,9 +231,6 @@ def test_all_of_cifar10_comes_before_all_of_cifar100(real_data: Path) -> None:
 # Recordings become windows as printed: every step on a case counted by hand, and the whole way into a run.
 
 
-SCRIPT = Path(__file__).parents[2] / "scripts" / "prepare_sensors.py"
-
-
 def recorded(seconds: float, rate: int, activity: str, subject: str = "a", start: float = 0.0) -> pd.DataFrame:
     """Samples whose x is their time: what is left of them tells what was cut."""
     times = start + np.arange(int(seconds * rate)) / rate
@@ -256,8 +252,7 @@ def test_a_gap_of_more_than_300_ms_ends_a_session() -> None:
 @pytest.mark.parametrize("rate", [5, 10, 20, 50])
 def test_stable_rates_are_known_with_some_jitter(rate: int) -> None:
     draw = np.random.default_rng(rate)
-    times = np.arange(400) / rate + draw.uniform(-0.2, 0.2, 400) / rate
-    assert prepare_sensors.stable_rate(times) == rate
+    assert prepare_sensors.stable_rate(np.arange(400) / rate + draw.uniform(-0.2, 0.2, 400) / rate) == rate
 
 
 def test_other_and_unsteady_rates_are_none() -> None:
@@ -312,13 +307,12 @@ def test_the_script_makes_a_dataset_that_loads(data_dir, tmp_path, monkeypatch, 
     pd.concat([recorded(400, *kind, start=1000 * place) for place, kind in enumerate(kinds)]).to_csv(path, index=False)
     monkeypatch.setattr(sys, "argv", ["prepare_sensors.py", str(data_dir / "walks"), str(path)])
     with pytest.raises(SystemExit) as ended:
-        runpy.run_path(str(SCRIPT), run_name="__main__")
+        runpy.run_path(prepare_sensors.__file__, run_name="__main__")
     assert ended.value.code == 0
     found = load_dataset(DataSpec(dataset="own:walks"))
     assert (found.classes, len(found.sources)) == (("sit", "walk"), 4)
     assert abs(found.train.images.values).max() <= 1
-    said = capsys.readouterr().out
-    assert said.startswith(f"{len(found.train)} training and {len(found.test)} test windows in ")
+    assert capsys.readouterr().out.startswith(f"{len(found.train)} training and {len(found.test)} test windows in ")
     train, test = (pq.read_table(data_dir / "walks" / f"{split}.parquet") for split in ("train", "test"))
     times = [np.concatenate(part["window"].to_pylist()).reshape(-1, 3)[:, 0] for part in (train, test)]
     assert not set(times[0].tolist()) & set(times[1].tolist()), "no sample is in both parts"

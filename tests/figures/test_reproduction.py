@@ -38,8 +38,7 @@ def test_pairs_are_joined_and_the_finding_counts_them() -> None:
     assert sum(trace.mode == "lines" for trace in picture.figure.data) == 2
     assert picture.finding.startswith("Ours are lower in 1 and higher in 1 of 2 pairs; the difference is −3.0 points")
     assert picture.finding.endswith("at most −10.0 (A, at ε = 1).")
-    titles = [note.text for note in picture.figure.layout.annotations]
-    includes(titles, "<b>A</b>", "<b>B</b>")
+    includes([note.text for note in picture.figure.layout.annotations], "<b>A</b>", "<b>B</b>")
 
 
 @pytest.mark.parametrize(("rows", "said"), [
@@ -65,8 +64,7 @@ def test_negative_forgetting_stays_in_sight() -> None:
 
 def test_guessing_and_the_untrained_network_are_lines_at_their_levels_with_a_row_for_each_name() -> None:
     frame = _frame(("A", 1.0, 70.0, 1.0, 60.0, 2.0, True), ("B", 1.0, 70.0, 1.0, 60.0, 2.0, True))
-    known = References(0.2, 0.25, ceiling=0.5)
-    picture = reproduction.published_and_ours(frame, what="accuracy", references=known)
+    picture = reproduction.published_and_ours(frame, what="accuracy", references=References(0.2, 0.25, ceiling=0.5))
     drawn = {trace.name: trace for trace in picture.figure.data if trace.line.dash == "dot"}
     assert list(drawn) == ["chance 20 %", "untrained 25 %", "at once, no noise 50 %"]
     notes = {note.text: note.y for note in picture.figure.layout.annotations}

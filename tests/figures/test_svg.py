@@ -1,4 +1,4 @@
-"""Figures as SVG and PNG: all builders' pictures are drawn whole, values stand where closed forms say."""
+"""Pictures, and their SVG and PNG: drawn whole, where closed forms say, every text letter by letter."""
 
 import importlib
 import inspect
@@ -8,6 +8,8 @@ import pkgutil
 import re
 from collections.abc import Iterator, Mapping
 from copy import copy
+from dataclasses import replace
+from html import unescape
 from itertools import pairwise
 from typing import Any, cast
 from xml.etree import ElementTree
@@ -20,9 +22,124 @@ from PIL import Image
 from plotly.colors import sample_colorscale
 
 import dpcl_core.figures
-from dpcl_core.figures import svg, svg_parts, theme
-from tests.figures.making import picture_of
-from tests.figures.pictures import PICTURES
+from dpcl_core.figures import curves, html, matching, stream, svg, svg_parts, theme, tradeoff
+from dpcl_core.figures.picture import BREAK, Provenance, bold, epsilon_label, epsilon_phrase, epsilon_text
+from dpcl_core.runs import frames
+from tests.figures.making import accuracy, picture_of
+from tests.figures.pictures import ENTRIES, GROUPS, PICTURES
+from tests.support.asserting import includes
+from tests.support.signatures import TOLD
+from tests.support.tiers import quick
+
+SOURCE = Provenance(
+    dataset="Digits <8×8>", n_train=1437, method="DP cosine classifier", labels="data", epsilons=(math.inf, 0.5), delta=1e-5,
+    n_seeds=(1,), runs=("abcdef123456",), is_seeded=True,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("changes", "said"), [
+    ({}, "Digits <8×8> · n = 1,437 · DP cosine classifier · labels from the data (not DP) · ε = 0.5, ∞ · δ = 1e-05 · 1"),
+    ({}, " · seeded noise: a recorded seed voids the guarantee · run abcd"),
+    ({"n_seeds": (5, 3, 1)}, " · 5, 3 and 1 seeds · "),
+    ({"standings": ("claimed",)}, "claimed ε = 0.5, ∞, not verified"),
+    ({"standings": ("claimed", "bound")}, " · ε = 0.5, ∞, for some runs a claim, not verified"),
+    ({"standings": ("replay",)}, "replay ε = 0.5, ∞, head not private"),
+    ({"standings": ("replay", "bound")}, " · ε = 0.5, ∞, for some runs the replay's alone, head not private"),
+    ({"standings": ("none",)}, "asked ε = 0.5, ∞, no bound"),
+    ({"standings": ("none", "bound")}, " · ε = 0.5, ∞, for some runs only asked for, no bound"),
+    ({"standings": ("claimed",), "epsilons": (math.inf,)}, " · ε = ∞ · "),
+    ({"n_seeds": ()}, "δ = 1e-05 · seeded noise"),
+])  # fmt: skip
+def test_provenance_names_everything_and_calls_a_claim_one(changes: dict[str, object], said: str) -> None:
+    assert said in replace(SOURCE, **changes).line()
+
+
+def test_budgets_in_words() -> None:
+    assert (epsilon_label(math.inf), epsilon_label(0.25), epsilon_phrase(8.0)) == ("no noise", "ε = 0.25", "at ε = 8")
+    assert [epsilon_text(epsilon) for epsilon in (0.5, 1000.0, 12345.0, 1e6)] == ["0.5", "1,000", "12,345", "1,000,000"]
+    labels = [epsilon_label(0.5, kind) for kind in ("claimed", "replay", "none")]
+    assert labels == ["claimed ε = 0.5", "replay ε = 0.5, total ∞", "asked ε = 0.5, total ∞"]
+    assert epsilon_phrase(math.inf, "claimed") == "without noise"
+
+
+def test_html_page_needs_no_network_and_escapes() -> None:
+    page = html.page(curves.accuracy_over_tasks(accuracy(), n_tasks=4), SOURCE)
+    includes(page, "Digits &lt;8×8&gt;", "After 4 tasks")
+    head = page.split("<script", 1)[0] + "".join(part.split(">", 1)[0] for part in page.split("<script")[1:])
+    assert "src=" not in head
+
+
+DANGEROUS = (
+    "<b>x</b>", '<a href="javascript:alert(1)">x</a>', "<img src=x onerror=alert(1)>",
+    "a<br>b", "&lt;i&gt;", "R&amp;D", "Q&A",
+    "%{label}", "<extra>x</extra>", "5 < 6", "&#60;b&#62;", "<sub>x</sub>",
+)  # fmt: skip
+MARKUP = re.compile(r"</?b>|<br>")  # what builders themselves put into texts
+_FIXED = {"color", "family", "dash", "mode", "symbol", "type", "xref", "yref", "xaxis", "yaxis", "template"}
+
+
+def texts(part: object, key: str = "") -> Iterator[str]:
+    """Every text of a figure that is drawn, but templates of hovers."""
+    if isinstance(part, str):
+        yield part
+    elif isinstance(part, dict):
+        for name, one in part.items():
+            if name not in _FIXED and not name.endswith("template"):
+                yield from texts(one, name)
+    elif isinstance(part, list | tuple) or getattr(getattr(part, "dtype", None), "kind", "") in ("O", "U"):
+        for one in part:
+            yield from texts(one, key)
+
+
+def all_texts(figure: go.Figure) -> list[str]:
+    return [text for part in (*figure.data, figure.layout) for text in texts(part.to_plotly_json())]
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_only_builders_own_markup_is_left_in_any_picture(name: str) -> None:
+    """What is left after it, decoded once, has no half of an entity and no marker."""
+    for text in all_texts(PICTURES[name](False).figure):
+        rest = MARKUP.sub("", text)
+        assert "<" not in rest, text
+        assert not re.search(r"&(?!amp;|lt;|gt;)", rest), text
+        assert not re.search(r"&#?\w+;", unescape(rest)), f"an entity of the builder's own is drawn as letters: {text}"
+        assert BREAK[:16] not in text
+
+
+@pytest.mark.parametrize("name", quick(5, DANGEROUS))
+def test_names_are_drawn_as_they_are_written(name: str) -> None:
+    """In every builder that draws names of classes, tasks, sources, groups, runs or settings."""
+    entries, groups = ENTRIES.assign(name=name), GROUPS.assign(name=name)
+    two = np.array([[0.9, 0.2], [0.7, 0.4]])
+    runs = [curves.Series(name, accuracy(), "#0072b2"), curves.Series("B", accuracy(epsilons=(1.0,)), "#d55e00")]
+    pictures = [
+        stream.stream(np.eye(2, dtype=np.int64), homes=[(0,), (1,)], classes=(name, "other"), tasks=(name, "task 2")),
+        stream.stream(None, homes=[(0,), (1,)], classes=(name, "other"), tasks=(name, "task 2")),
+        curves.class_bars({name: two, "B": two}, (name, "other"), colours=["#0072b2", "#d55e00"]),
+        matching.confusion(ENTRIES, (name, "other"), (name, "other")),
+        matching.on_map(entries, groups, space="mean"),
+        matching.margins(entries),
+        curves.compared_over_tasks(runs, n_tasks=4),
+        tradeoff.trade_off(runs),
+        matching.matcher_bars(frames.agreement([TOLD]).assign(matcher=name).dropna(subset=["agreement"])),
+    ]
+    for number, picture in enumerate(pictures):
+        drawn = all_texts(picture.figure)
+        assert any(name in unescape(MARKUP.sub("", text)) for text in drawn), number
+        for text in drawn:
+            assert "<" not in MARKUP.sub("", text), (number, text)
+    for picture in pictures[:6]:  # names that no program's constants are: their hovers hold none
+        assert not [trace for trace in picture.figure.data if name in str(trace.hovertemplate)]
+
+
+def test_builders_markup_stays_and_another_finding_changes_no_text() -> None:
+    figure = go.Figure(go.Scatter(x=[1], y=[1], text=[f"{bold('<b>')}{BREAK}&"], hovertemplate="%{x}<extra></extra>"))
+    picture = picture_of(figure, "One.")
+    assert picture.figure.data[0].text[0] == "<b>&lt;b&gt;</b><br>&amp;"
+    assert picture.figure.data[0].hovertemplate == "%{x}<extra></extra>"
+    again = picture.saying("Two.")
+    assert (again.finding, again.figure.data[0].text[0]) == ("Two.", picture.figure.data[0].text[0])
+
 
 NS = "{http://www.w3.org/2000/svg}"
 TAGS = {"svg", "title", "desc", "defs", "clipPath", "pattern", "g", "rect", "path", "circle", "text", "tspan"}
@@ -102,10 +219,8 @@ def test_a_figure_has_no_property_that_the_drawing_does_not_know(name: str) -> N
 @pytest.mark.parametrize(("dark", "wide"), [(False, 720), (True, 330)])
 def test_a_picture_is_one_svg_of_its_size_with_no_text_outside_or_over_another(name: str, dark: bool, wide: int) -> None:
     picture = PICTURES[name](dark)
-    root, of = (
-        ElementTree.fromstring(svg.draw_svg(picture, width=wide, dark=dark)),
-        svg.in_page(picture, place=wide, dark=dark),
-    )
+    root = ElementTree.fromstring(svg.draw_svg(picture, width=wide, dark=dark))
+    of = svg.in_page(picture, place=wide, dark=dark)
     assert root.attrib["viewBox"] == f"0 0 {wide} {picture.figure.layout.height:g}"
     assert root.findtext(f"{NS}desc") == root.attrib["aria-label"] == picture.finding
     assert of["svg"] == re.sub("<title>.*?</title><desc>.*?</desc>", "", svg.draw_svg(picture, width=wide, dark=dark))
@@ -140,11 +255,8 @@ def test_plain_parts_are_drawn_as_the_figure_that_plotly_reads_from_them(name: s
 
 def test_places_on_linear_and_log_axes_and_what_has_none() -> None:
     dots = go.Scatter(x=[2, 4, 3], y=[-1, 3, 1], mode="markers")
-    assert circles(drawn(dots, xaxis={"range": [2, 4]}, yaxis={"range": [-1, 3]})) == [
-        (LEFT, BOTTOM),
-        (RIGHT, TOP),
-        (400, 160),
-    ]
+    found = circles(drawn(dots, xaxis={"range": [2, 4]}, yaxis={"range": [-1, 3]}))
+    assert found == [(LEFT, BOTTOM), (RIGHT, TOP), (400, 160)]
     decades = go.Scatter(x=[-1, 0, 0.1, 1, 10, 100], y=[0] * 6, mode="markers")
     root = drawn(decades, xaxis={"type": "log", "range": [-1, 2], "dtick": 1}, yaxis={"range": [-1, 1]})
     assert [x for x, _ in circles(root)] == [LEFT, LEFT + 200, LEFT + 400, RIGHT]
@@ -190,13 +302,11 @@ def test_a_heatmap_leaves_unknown_cells_out_rounds_halves_up_and_speaks_in_the_m
 def test_gaps_break_a_line_steps_turn_where_their_shape_says_and_error_bars_reach_their_ends() -> None:
     ranges = {"xaxis": {"range": [0, 6], "visible": False}, "yaxis": {"range": [0, 3], "visible": False}}
     for missing in (None, math.nan):
-        assert paths(drawn(go.Scatter(x=[0, 1, 2, 3, 4], y=[0, 1, missing, 2, 3], mode="lines"), **ranges)) == [
-            "M100,310L200,210M400,110L500,10"
-        ]
+        (line,) = paths(drawn(go.Scatter(x=[0, 1, 2, 3, 4], y=[0, 1, missing, 2, 3], mode="lines"), **ranges))
+        assert line == "M100,310L200,210M400,110L500,10"
     for shape, corners in (("hvh", "L200,310L200,10L300,10"), ("hv", "L300,310L300,10L300,10")):
-        assert paths(drawn(go.Scatter(x=[0, 2], y=[0, 3], mode="lines", line_shape=shape), **ranges)) == [
-            f"M100,310{corners}"
-        ]
+        (line,) = paths(drawn(go.Scatter(x=[0, 2], y=[0, 3], mode="lines", line_shape=shape), **ranges))
+        assert line == f"M100,310{corners}"
     error = {"type": "data", "symmetric": False, "array": [1], "arrayminus": [2], "width": 0}
     (bar,) = paths(drawn(go.Scatter(x=[3], y=[2], mode="markers", error_y=error), **ranges))
     assert bar.endswith("M400,310L400,10")
@@ -269,11 +379,8 @@ def test_a_marker_has_its_colour_where_the_svg_has_it(dark: bool) -> None:
     drawing = ElementTree.fromstring(svg.draw_svg(picture, dark=dark))
     image = Image.open(io.BytesIO(svg.draw_png(picture, dark=dark))).convert("RGB")
     assert image.size == (2 * int(drawing.attrib["width"]), 2 * int(drawing.attrib["height"]))
-    centres = [
-        (float(one.attrib["cx"]), float(one.attrib["cy"])) for one in drawing.iter("{http://www.w3.org/2000/svg}circle")
-    ]
-    assert len(centres) == 3
-    for x, y in centres:
+    assert len(circles(drawing)) == 3
+    for x, y in circles(drawing):
         assert image.getpixel((round(2 * x), round(2 * y))) == (0xD5, 0x5E, 0x00)
     ground = tuple(int(theme.ink(dark).ground[i : i + 2], 16) for i in (1, 3, 5))
     assert {tuple(map(int, pixel)) for pixel in np.asarray(image)[:4, :4].reshape(-1, 3)} == {ground}

@@ -47,8 +47,7 @@ def test_light_budgets_are_ordered_in_lightness() -> None:
 @pytest.mark.parametrize("sight", SIGHTS)
 @pytest.mark.parametrize("dark", [False, True])
 def test_every_reader_can_tell_any_two_of_eight_series_apart(dark: bool, sight: str) -> None:
-    colours = [theme.colour_of_series(i, dark) for i in range(8)]
-    for one, other in itertools.combinations(colours, 2):
+    for one, other in itertools.combinations([theme.colour_of_series(i, dark) for i in range(8)], 2):
         assert apart(one, other, SIGHTS[sight]) > (25 if sight == "usual" else 9), (one, other)
 
 
@@ -63,8 +62,7 @@ def test_any_two_methods_in_one_figure_have_two_colours(dark: bool) -> None:
 @given(st.lists(st.floats(0, 100), min_size=1, max_size=12))
 def test_labels_keep_their_distance_and_their_order(wanted: list[float]) -> None:
     placed = theme.spread_labels(wanted, 6.5, 3, 100)
-    by_height = sorted(range(len(wanted)), key=lambda i: wanted[i])
-    for low, high in itertools.pairwise(by_height):
+    for low, high in itertools.pairwise(sorted(range(len(wanted)), key=lambda i: wanted[i])):
         assert placed[high] - placed[low] >= 6.5 - 1e-9
     assert max(placed) <= 100
 

@@ -188,10 +188,9 @@ WORDS = WidgetMetadata("w", words, str, "string_value")
 
 
 @pytest.mark.parametrize("is_known", [True, False])
-@pytest.mark.parametrize(
-    "sent",
-    [WidgetState(id="w", int_value=-(2**62)), WidgetState(id="w", json_value="{"), WidgetState(id="w", bytes_value=b"x")],
-)
+@pytest.mark.parametrize("sent", [
+    WidgetState(id="w", int_value=-(2**62)), WidgetState(id="w", json_value="{"), WidgetState(id="w", bytes_value=b"x")
+])
 def test_a_value_of_another_type_is_dropped_before_it_is_read(sent: WidgetState, *, is_known: bool) -> None:
     states = WStates()
     if is_known:  # from the run before

@@ -320,8 +320,7 @@ def test_anchors_and_noise_of_a_run_can_be_moved(open_page: Open, store: Store, 
     assert sliders["Anchors m"].options == ["2", "5", "10", "20"]
     sliders["Anchors m"].set_value(5).run()
     next(slider for slider in page.select_slider if slider.label == "Noise on the lists").set_value(0.4).run()
-    said = words(page)
-    includes(said, "What-if, not released by this run", "m = 5 of its 20 anchors and noise 0.4 on every list")
+    includes(words(page), "What-if, not released by this run", "m = 5 of its 20 anchors and noise 0.4 on every list")
     assert (page.query_params["am"], page.query_params["an"]) == ("5", "0.4")
     for tab, sentence in {**TABS, "Signal": "mean of one entry, under this noise"}.items():
         open_tab(page, tab)

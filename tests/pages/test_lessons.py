@@ -197,8 +197,7 @@ def test_a_step_without_a_prediction_holds_all_that_follow_by_button_and_by_link
 
 def test_nothing_is_held_where_nobody_is_asked_and_a_class_that_begins_later_from_there(open_page: Open) -> None:
     titles = [step.title for step in text.load("shared").steps]
-    page = press(open_page("lessons", l="shared", s="2", hide="prediction"), "○ 6.")
-    assert page.header[0].value == titles[5]
+    assert press(open_page("lessons", l="shared", s="2", hide="prediction"), "○ 6.").header[0].value == titles[5]
     query = offered(open_page("lessons", l="shared", s="2", p3="1", e3="0.5"), "first=")
     assert query == {"v": "1", "l": "shared", "s": "2", "first": "2", "e3": "0.5"}
     for step, is_held in (("2", False), ("4", True)):

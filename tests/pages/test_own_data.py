@@ -194,8 +194,7 @@ def test_visitors_leave_the_computers_data_alone(kept: str, open_page: Open, sto
     assert {f"edit-{kept}", f"edit-{computers}", "delete-visits"} <= keys
     assert "delete-visits-2" not in keys
     page.session_state["budget-visits"] = page.session_state["budget-visits-2"] = True
-    fields = [one.key for one in page.run().number_input if one.label == "ε of all runs together"]
-    assert fields == ["budget-visits-epsilon"]
+    assert [one.key for one in page.run().number_input if one.label == "ε of all runs together"] == ["budget-visits-epsilon"]
     monkeypatch.setattr(visitor, "is_shared", lambda: False)
     assert "delete-visits-2" in {one.key for one in open_page("data").button}
 

@@ -13,7 +13,7 @@ from dpcl_core import engine, metrics
 from dpcl_core.checks import parse
 from dpcl_core.elements import calculator
 from dpcl_core.elements.element import TEACHING
-from dpcl_core.events import CellFinished, Started, TaskLearned
+from dpcl_core.events import Started, TaskLearned
 from dpcl_core.explorers.cosine_replay import promised
 from dpcl_core.privacy import statement
 from dpcl_core.runs.store import Store
@@ -98,10 +98,7 @@ def test_odds_are_those_of_the_runs_own_ledger(
 ) -> None:  # fmt: skip
     """No odds of ε where more was spent, or nothing bounds it."""
     spec = replay.a_spec(labels=labels, epsilons=(1.0,), seeds=(0,))
-    events = [
-        replace(event, guarantee=replace(event.guarantee, epsilon=spent)) if isinstance(event, CellFinished) else event
-        for event in replay.recorded(spec)
-    ]
+    events = replay.promising(replay.recorded(spec), epsilon=spent)
     run = replay.fill(store, spec if scenario is None else replace(spec, scenario=scenario), events)
     said = words(open_page("explore", view="playground", run=run, plain="1", want="80"))
     assert ("guesses whether you took part is right at most 73.11 %" in said) is has_odds
@@ -172,12 +169,8 @@ def test_recorded_promises_are_what_the_ledger_says_now(labels: str, epsilon: fl
 
 def test_a_run_with_tasks_that_were_not_tested_keeps_its_gaps(open_page: Open) -> None:
     spec = replay.a_spec(epsilons=(1.0,), seeds=(0, 1))
-    events = [
-        replace(event, accuracy=(None, *event.accuracy[1:]), pooled=None if event.task == 0 else event.pooled)
-        if isinstance(event, TaskLearned)
-        else event
-        for event in replay.recorded(spec)
-    ]
+    events = replay.altered(replay.recorded(spec), TaskLearned, lambda event: replace(
+        event, accuracy=(None, *event.accuracy[1:]), pooled=None if event.task == 0 else event.pooled))  # fmt: skip
     source = calculator.finished_cells(state.Result("x", "gaps", spec, tuple(events)))
     assert source is not None
     assert (source.matrices(1.0)[0][0], set(source.frame(1.0)["on_task"])) == ([None], {1, 2, 3, 4})

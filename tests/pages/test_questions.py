@@ -102,8 +102,7 @@ def test_filters_stand_in_the_link_and_leave_what_fits(open_page: Open, chosen: 
 
 
 def test_an_answer_is_told_in_the_quantity_asked_with_what_is_excluded(open_page: Open) -> None:
-    said = words(_question(open_page, NAME))
-    includes(said, answers.recorded()[NAME].verdict, "orgotten of the earlier tasks")
+    includes(words(_question(open_page, NAME)), answers.recorded()[NAME].verdict, "orgotten of the earlier tasks")
     undecided = answers.recorded()["paper-blurry"]
     assert undecided.excluded is not None
     excluded = f"Not decided: less than {claims.bound_text(undecided.excluded)} points either way."
@@ -205,10 +204,9 @@ def test_a_deleted_run_of_a_set_is_neither_counted_nor_linked(open_page: Open, s
     assert "deleted" not in words(page)
 
 
-@pytest.mark.parametrize(
-    ("status", "said"),
-    [("finished", "Finished: 1 of 1 run finished"), ("failed", "Ended with an error"), ("cancelled", "Stopped: ")],
-)
+@pytest.mark.parametrize(("status", "said"), [
+    ("finished", "Finished: 1 of 1 run finished"), ("failed", "Ended with an error"), ("cancelled", "Stopped: ")
+])
 def test_every_end_has_its_words(open_page: Open, store: Store, status: Status, said: str) -> None:
     spec = presets.load(NAME)
     run_id = Sets(store).create(NAME, {"main": spec})
@@ -223,8 +221,7 @@ def test_every_end_has_its_words(open_page: Open, store: Store, status: Status, 
 
 @pytest.mark.usefixtures("by_plotly")
 def test_the_answer_shows_what_an_audit_of_its_run_has_proved(open_page: Open, store: Store) -> None:
-    run_id = replay.finished(store, presets.load(NAME))
-    audited.fill(store, run_id, "finished", audited.result(1.0, proved=0.519))
+    audited.fill(store, replay.finished(store, presets.load(NAME)), "finished", audited.result(1.0, proved=0.519))
     page = _question(open_page, NAME)
     assert "≥ 0.51 |" in words(page)  # a lower bound is rounded down
     assert "audited: at least 0.51" in page.get("plotly_chart")[0].proto.spec

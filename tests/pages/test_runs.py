@@ -40,8 +40,7 @@ def _tick(page: AppTest, *rows: int) -> AppTest:
 
 def test_the_table_shows_every_state(open_page: Open, store: Store) -> None:
     assert "No runs yet" in words(open_page("runs"))
-    states = ("queued", "running", "cancelled", "failed", "lost", "finished")
-    for state in states:
+    for state in (states := ("queued", "running", "cancelled", "failed", "lost", "finished")):
         replay.fill(store, SPEC, ALL, status=state, name=f"a {state} run")
     page = open_page("runs")
     table = page.dataframe[0].value
@@ -77,8 +76,7 @@ def test_filters_of_the_link_hold_and_its_run_is_there(open_page: Open, store: S
     oldest, *_ = [replay.fill(store, SPEC, ALL, name=name) for name in ("oldest", "older", "newer", "newest")]
     assert listed() == ["newest", "newer"]
     assert "The table has no more than 2 runs" in words(open_page("runs"))
-    assert listed(q="oldest") == ["oldest"]
-    assert listed(run=oldest) == ["oldest", "newest", "newer"]
+    assert (listed(q="oldest"), listed(run=oldest)) == (["oldest"], ["oldest", "newest", "newer"])
     assert open_page("runs", view="compare", v="1", r=oldest).multiselect[0].value == [oldest]
     replay.fill(store, SPEC, [], status="cancelled", name="left out")
     assert listed(st="finished") == ["newest", "newer"]
@@ -169,15 +167,11 @@ def _lost(store: Store, arrays: bytes) -> str:
     return run_id
 
 
-def _opened(open_page: Open, where: str, run_id: str) -> AppTest:
-    return _tick(open_page("runs"), 0) if where == "runs" else open_page("train", run=run_id)
-
-
 @pytest.mark.parametrize("where", ["runs", "train"])
 @pytest.mark.parametrize("is_damaged", [False, True])
 def test_a_lost_run_resumes_unless_damaged(open_page: Open, store: Store, idle: None, where: str, is_damaged: bool) -> None:
     run_id = _lost(store, b"no state" if is_damaged else save({}))
-    page = _opened(open_page, where, run_id)
+    page = _tick(open_page("runs"), 0) if where == "runs" else open_page("train", run=run_id)
     assert "Retry" in labels(page)
     assert ("Resume" in labels(page)) is not is_damaged
     why = "It cannot be resumed: the checkpoint after task 1 of its group 1 of models is damaged"
@@ -219,8 +213,7 @@ STATES: dict[Status, str] = {
 def _filled(store: Store, **more: object) -> str:
     """A finished run of these settings."""
     spec = replay.a_spec(**more)  # type: ignore[arg-type]
-    said = replay.recorded(spec, n_tasks=spec.scenario.tasks)  # type: ignore[attr-defined]
-    return replay.fill(store, spec, said, name=f"run {more}")
+    return replay.finished(store, spec, n_tasks=spec.scenario.tasks, name=f"run {more}")  # type: ignore[attr-defined]
 
 
 def test_nothing_to_compare_shows_the_example_and_the_next_step(open_page: Open) -> None:
@@ -309,8 +302,7 @@ def test_a_ceiling_is_not_what_it_opens_on(open_page: Open, store: Store) -> Non
 
 
 def test_a_wanted_accuracy_gives_an_epsilon_for_every_run(open_page: Open, store: Store) -> None:
-    first, second = _filled(store), _filled(store, labels="prior")
-    page = open_page("runs", view="compare", v="1", r=f"{first},{second}", want="20")
+    page = open_page("runs", view="compare", v="1", r=f"{_filled(store)},{_filled(store, labels='prior')}", want="20")
     assert page.number_input[0].value == 20
     assert re.search(r"A: .*20 % accuracy needs .*B: .*20 % accuracy needs ", words(page))
     page.number_input[0].set_value(100).run()
@@ -319,11 +311,8 @@ def test_a_wanted_accuracy_gives_an_epsilon_for_every_run(open_page: Open, store
 
 def test_a_needed_epsilon_comes_with_what_the_ledger_accounts_for(open_page: Open, store: Store) -> None:
     spec = replay.a_spec()
-    said = [
-        replace(event, guarantee=replace(event.guarantee, epsilon=2.5 * event.guarantee.epsilon))
-        if isinstance(event, CellFinished) else event
-        for event in replay.recorded(spec)
-    ]  # fmt: skip
+    said = replay.altered(replay.recorded(spec), CellFinished, lambda event: replace(
+        event, guarantee=replace(event.guarantee, epsilon=2.5 * event.guarantee.epsilon)))  # fmt: skip
     page = open_page("runs", view="compare", v="1", r=replay.fill(store, spec, said), want="20")
     assert "ε = 1 (accounted ε = 2.5) gives " in words(page)
 
@@ -336,8 +325,7 @@ def test_runs_that_share_too_few_seeds_say_so_once_and_what_to_start(open_page: 
     assert "dot and bar" not in words(page)
     (link,) = (one.proto for one in page.get("page_link") if "Open the settings of" in one.label)
     assert "Open the settings of B with 3 seeds" in link.label
-    wanted = replay.a_spec(labels="prior", seeds=(0, 1, 2))
-    assert dict(parse_qsl(link.query_string)) == train_form.parameters_of(wanted)
+    assert dict(parse_qsl(link.query_string)) == train_form.parameters_of(replay.a_spec(labels="prior", seeds=(0, 1, 2)))
 
 
 def test_levels_are_drawn_where_all_runs_share_them() -> None:
@@ -352,8 +340,7 @@ def test_levels_are_drawn_where_all_runs_share_them() -> None:
 
 
 def _with(**changes: object) -> RunSpec:
-    raw: dict[str, object] = {"scenario": {"tasks": 5}, "privacy": {"epsilons": [1.0, 8.0]}} | changes
-    return checks.parse(raw)
+    return checks.parse({"scenario": {"tasks": 5}, "privacy": {"epsilons": [1.0, 8.0]}, **changes})
 
 
 @pytest.mark.parametrize(("other", "words"), [
@@ -385,13 +372,11 @@ def test_settings_that_differ_are_named_as_on_the_form_of_train() -> None:
         "Label list": ("One public list", "A public list per task"), "Tasks": ("5", "2"),
     }  # fmt: skip
     assert n_equal > 8
-    own = replace(_with(), data=replace(_with().data, dataset="own:people"))
-    rows, _ = comparison.differences({"A": _with(), "B": own})
+    rows, _ = comparison.differences({"A": _with(), "B": replace(_with(), data=replace(_with().data, dataset="own:people"))})
     assert [row["B"] for row in rows if row["setting"] == "Dataset"] == ["people (own data)"]
     one = _with(privacy={"epsilons": [1.0], "adjacency": "replace"})
     film = {"method": "peft-ensemble", "params": {"adapter": "film", "sample_rate": 0.25}, "data": {"backbone": "vit"}}
-    other = _with(**film, privacy={"epsilons": [1.0, 8.0]}, tuned="public")
-    rows, _ = comparison.differences({"A": one, "B": other})
+    rows, _ = comparison.differences({"A": one, "B": _with(**film, privacy={"epsilons": [1.0, 8.0]}, tuned="public")})
     none = "not a setting here"
     named = {row["setting"]: (row["A"], row["B"]) for row in rows}
     assert named["Method"] == (methods.CARDS["cosine"].title, methods.CARDS["peft-ensemble"].title)

@@ -13,7 +13,7 @@ import streamlit as st
 from streamlit.testing.v1 import AppTest
 
 from dpcl_core import presets
-from dpcl_core.events import CellFinished, Event, Progress, Started, TaskLearned
+from dpcl_core.events import CellFinished, Progress, Started, TaskLearned
 from dpcl_core.methods import catalog
 from dpcl_core.papers import measured
 from dpcl_core.runs import database
@@ -132,8 +132,7 @@ def test_a_stop_that_comes_too_late_says_so(open_page: Open, store: Store, end: 
 
 
 def test_beside_a_changed_form_stands_its_nearest_record_and_never_the_run_before(open_page: Open, store: Store) -> None:
-    spec = replay.a_spec(labels="data")  # not DP, in red
-    run_id = replay.finished(store, spec)
+    run_id = replay.finished(store, replay.a_spec(labels="data"))  # not DP, in red
     page = open_page("train", run=run_id)
     (banner,) = re.findall(r'class="privacy-bar not-dp"[^>]*>(.*)', words(page))
     assert "an attacker may be right every time" in banner, "beside a run stands what its ledger says"
@@ -200,9 +199,7 @@ def test_what_a_language_model_memorised_stays_after_the_run_with_a_slider_over_
 
 
 def test_a_run_that_guesses_is_warned_about(open_page: Open, store: Store) -> None:
-    guessed = [
-        replace(event, metrics={**event.metrics, "AA": 0.1}) if isinstance(event, CellFinished) else event for event in ALL
-    ]
+    guessed = replay.altered(ALL, CellFinished, lambda event: replace(event, metrics={**event.metrics, "AA": 0.1}))
     page = open_page("train", v="1", run=replay.fill(store, SPEC, guessed))
     assert any("It may be guessing" in warning.value.replace("\\", "") for warning in page.warning)
 
@@ -211,8 +208,7 @@ def test_a_run_that_guesses_is_warned_about(open_page: Open, store: Store) -> No
 
 
 def _run(store: Store, state: str, events: list[object], **changes: object) -> Run:
-    run = store.get(replay.fill(store, SPEC, events, status=state))  # type: ignore[arg-type]
-    return replace(run, **changes)  # type: ignore[arg-type]
+    return replace(store.get(replay.fill(store, SPEC, events, status=state)), **changes)  # type: ignore[arg-type]
 
 
 def _line(store: Store, state: str, events: list[object], **changes: object) -> status_line.StatusLine:
@@ -227,9 +223,8 @@ def test_queued_says_place_and_device_and_time(store: Store) -> None:
 def test_running_says_task_spent_budget_and_time_left_as_a_range_or_as_at_most(store: Store) -> None:
     run = _run(store, "running", HALF, started=100.0, seconds=12.0, silent_seconds=0.0, estimate_seconds=20.0)
     said = status_line.status_of_run(run, HALF, now=112.0)
-    assert said.headline == "Task 4 of 5"
+    assert (said.headline, said.fraction) == ("Task 4 of 5", pytest.approx(3 / 5))
     assert said.detail == "learning task 4 · largest ε accounted so far 8 · 7–10 s left"
-    assert said.fraction == pytest.approx(3 / 5)
     said = status_line.status_of_run(replace(run, seconds=1.0, estimate_seconds=50.0), HALF, now=101.0)
     assert said.left == (pytest.approx(2 / 3 / 1.2), pytest.approx(49 * 1.2))
     assert said.detail.endswith(" · up to 59 s left")
@@ -246,8 +241,8 @@ def test_features_have_a_bar_from_the_start_of_the_process_to_the_first_training
     for events in ([counted], [*(event for event in HALF if isinstance(event, Started)), counted]):
         line = status_line.status_of_run(run, events, now=110.0)
         assert (line.headline, line.fraction, line.is_stage) == ("Preparing", 0.25, True)
-        said = "computing features with pixels · 250 of 1,000 · 22–42 s left for this step"  # 30 s, give or take
-        assert line.detail == said
+        # 30 s, give or take
+        assert line.detail == "computing features with pixels · 250 of 1,000 · 22–42 s left for this step"
     assert not status_line.status_of_run(run, [*HALF, counted], now=110.0).is_stage, "they are a part of the training"
 
 
@@ -277,21 +272,18 @@ def test_trainings_one_after_another_are_counted_and_the_newest_counts(store: St
 def test_progress_never_falls_while_events_arrive(store: Store) -> None:
     run = _run(store, "running", [], started=100.0)
     shares = [status_line.status_of_run(run, ALL[:n], now=105.0).fraction or 0.0 for n in range(len(ALL))]
-    assert shares == sorted(shares)
-    assert shares[-1] == 1.0
+    assert (shares, shares[-1]) == (sorted(shares), 1.0)
 
 
-@pytest.mark.parametrize(
-    ("kind", "fix"),
-    [("out-of-memory", "fewer examples"), ("diverged", "Change the settings"), ("data-missing", "Put the data where"),
-     ("store", "disk space"), ("wrong-input", "Change the setting"), ("internal", "details below")],
-)  # fmt: skip
+@pytest.mark.parametrize(("kind", "fix"), [
+    ("out-of-memory", "fewer examples"), ("diverged", "Change the settings"), ("data-missing", "Put the data where"),
+    ("store", "disk space"), ("wrong-input", "Change the setting"), ("internal", "details below")
+])  # fmt: skip
 def test_failures_are_told_apart_by_what_to_do(store: Store, kind: str, fix: str) -> None:
     run = store.get(replay.fill(store, SPEC, HALF, status="failed", failure=replay.a_failure(kind)))  # type: ignore[arg-type]
     said = status_line.status_of_run(run, HALF, now=0)
-    assert said.headline == f"This run failed on purpose ({kind})."
+    assert (said.headline, said.tone) == (f"This run failed on purpose ({kind}).", "bad")
     assert fix in said.detail
-    assert said.tone == "bad"
 
 
 def test_lost_says_when_and_offers_retry(store: Store) -> None:
@@ -301,10 +293,9 @@ def test_lost_says_when_and_offers_retry(store: Store) -> None:
     assert "Retry" in silent.detail
 
 
-@pytest.mark.parametrize(
-    ("seconds", "words"),
-    [(0.2, "1 second"), (4, "4 seconds"), (17, "20 seconds"), (95, "2 minutes"), (10800, "3 hours"), (9e5, "10 days")],
-)
+@pytest.mark.parametrize(("seconds", "words"), [
+    (0.2, "1 second"), (4, "4 seconds"), (17, "20 seconds"), (95, "2 minutes"), (10800, "3 hours"), (9e5, "10 days")
+])
 def test_estimates_name_an_order_of_magnitude_in_a_fitting_unit(seconds: float, words: str) -> None:
     assert status_line.about(seconds) == f"about {words}"
 
@@ -312,21 +303,13 @@ def test_estimates_name_an_order_of_magnitude_in_a_fitting_unit(seconds: float, 
 # A run whose method has several prediction rules can be looked at under each of them, from what was said alone.
 
 
-def under_three_rules(events: list[Event]) -> list[Event]:
+def under_three_rules(event: TaskLearned) -> TaskLearned:
     """Median is right 10 points less often than the run's own rule, Entropy 20."""
-
-    def shifted(event: TaskLearned, less: float) -> tuple[float | None, ...]:
-        return tuple(None if value is None else value - less for value in event.accuracy)
-
-    return [
-        replace(event, by_rule={"argmax": event.accuracy, "median": shifted(event, 0.1), "entropy": shifted(event, 0.2)})
-        if isinstance(event, TaskLearned)
-        else event
-        for event in events
-    ]
+    median, entropy = (tuple(None if value is None else value - less for value in event.accuracy) for less in (0.1, 0.2))
+    return replace(event, by_rule={"argmax": event.accuracy, "median": median, "entropy": entropy})
 
 
-SAID = under_three_rules(replay.recorded(SPEC))
+SAID = replay.altered(replay.recorded(SPEC), TaskLearned, under_three_rules)
 
 
 def numbers(encoded: dict[str, str]) -> np.ndarray:
@@ -375,8 +358,7 @@ def test_the_link_keeps_the_rule_and_a_wrong_one_shows_the_runs_own(open_page: O
 
 
 def test_a_method_with_one_rule_has_no_switch(open_page: Open) -> None:
-    page = open_page("train")
-    assert not any(control.label == "Prediction rule" for control in page.get("button_group"))
+    assert not any(control.label == "Prediction rule" for control in open_page("train").get("button_group"))
 
 
 # The stream on the Train page before anything runs: redrawn with the form, quiet where it cannot be drawn.

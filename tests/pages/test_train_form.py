@@ -110,10 +110,9 @@ def test_impossible_settings_disable_start_say_why_and_are_mended_at_a_press(
         assert mended.items() <= address(page).items()
 
 
-@pytest.mark.parametrize(
-    ("dataset", "network", "is_offered"),
-    [("mnist", "lite0", True), ("cifar10-100", "lite0", False), ("digits", "pixels", False)],
-)
+@pytest.mark.parametrize(("dataset", "network", "is_offered"), [
+    ("mnist", "lite0", True), ("cifar10-100", "lite0", False), ("digits", "pixels", False)
+])
 def test_axes_are_offered_where_there_are_some(open_page: Open, dataset: str, network: str, is_offered: bool) -> None:
     page = open_page("train", v="1", d=dataset, bb=network, ax="64")
     assert [box.value for box in page.number_input if box.label == "Axes"] == ([64] if is_offered else [])
@@ -281,8 +280,7 @@ def test_every_spec_survives_the_form(home: object) -> None:
     specs += [replace(tuned.a_tuning().base, tuned=on) for on in ("no", "public", "private")]
     data = {"dataset": "har-wisdm", "train_per_source": 300}
     for spec in [*specs, *(checks.parse({"data": data, "scenario": stream}) for stream in STREAMS)]:
-        link = train_form.parameters_of(spec)
-        read = train_form.CODEC.read(link)
+        read = train_form.CODEC.read(train_form.parameters_of(spec))
         assert not read.notices
         assert checks.parse(train_form.raw_of(read.values)) == spec
 

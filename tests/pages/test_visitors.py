@@ -17,7 +17,6 @@ from streamlit.testing.v1 import AppTest
 from dpcl_core import export, paths, unforeseen
 from dpcl_core.cli import main
 from dpcl_core.data import own
-from dpcl_core.errors import BadInput
 from dpcl_core.runs import administration, queue
 from dpcl_core.runs.audits import Audits
 from dpcl_core.runs.queue import Limits, Visitor
@@ -28,7 +27,7 @@ from pages.parts.rooms import share
 from tests.pages.conftest import Open, Patch, labels, press, words
 from tests.pages.test_runs import ALL, SPEC, _tick
 from tests.support import replay
-from tests.support.asserting import excludes
+from tests.support.asserting import excludes, refuses
 
 Be = Callable[[Mapping[str, object]], None]
 BROWSER = "a" * 32
@@ -131,6 +130,15 @@ def test_secrets_of_logins_are_masked(tmp_path: Path, monkeypatch: Patch) -> Non
 # On a server that others reach, nobody uses what another visitor has brought; on one's own computer nothing is noticed.
 
 
+def brought(name: str, owner: str | None) -> Path:
+    """Data that somebody (empty or None: the computer) has brought."""
+    folder = paths.home() / "data" / name
+    folder.mkdir(parents=True)
+    if owner is not None:
+        (folder / own.OWNER).write_text(owner, encoding="ascii")
+    return folder
+
+
 @pytest.fixture
 def owned(tmp_path: Path, monkeypatch: Patch) -> None:
     """Data of two visitors and of the computer; the first visitor is here."""
@@ -138,11 +146,7 @@ def owned(tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.delenv("DPCL_DATA", raising=False)
     monkeypatch.setattr(visitor, "token", lambda: "a" * 32)
     for name, owner in (("mine", visitor.digest()), ("hers", "b" * 64), ("everybodys", None)):
-        folder = paths.home() / "data" / name
-        folder.mkdir(parents=True)
-        (folder / f"{name}.csv").write_text("x,label\n1,a\n", encoding="utf-8")
-        if owner is not None:
-            (folder / own.OWNER).write_text(owner, encoding="ascii")
+        (brought(name, owner) / f"{name}.csv").write_text("x,label\n1,a\n", encoding="utf-8")
 
 
 @pytest.mark.parametrize("address", ["0.0.0.0", "192.0.2.7", None, "localhost", "127.0.0.1", "::1"])
@@ -154,8 +158,7 @@ def test_on_a_shared_server_data_of_others_are_out_of_reach(monkeypatch: Patch, 
     for name in visitor.mine(names):
         visitor.check_owner(name)
     for name in theirs:
-        with pytest.raises(BadInput, match=f"{name}: is none of your data on this server"):
-            visitor.check_owner(name)
+        refuses(f"{name}: is none of your data on this server", visitor.check_owner, name)
 
 
 # Pages of a shared server: limits with their reason before Start, and buttons only for one's own runs.
@@ -240,12 +243,10 @@ def as_visitor(home: Path, monkeypatch: Patch) -> Callable[[str], None]:
 def run_id(as_visitor: Callable[[str], None], store: Store) -> str:
     """A finished run on data of hers, and a public run; he is the visitor."""
     as_visitor(HERS)
-    folder = paths.home() / "data" / "salaries"
-    folder.mkdir(parents=True)
+    folder = brought("salaries", visitor.digest())
     rows = "".join(f"{row},{'xenolith' if row % 2 else 'zugzwang'}\n" for row in range(80))
     (folder / "salaries.csv").write_text(f"x,label\n{rows}", encoding="utf-8")
     os.utime(folder / "salaries.csv", (0, 0))  # long before the run, which `replay.fill` lets begin in the past
-    (folder / own.OWNER).write_text(visitor.digest(), encoding="ascii")
     replay.fill(store, SPEC, ALL, name="of everybody")
     found = replay.finished(store, PRIVATE, name="of my salaries")
     as_visitor(HIS)
@@ -292,8 +293,7 @@ def test_store_exports_and_audits_know_it_no_more_than_lists(run_id: str, as_vis
     seen = state.store()
     for find, named in ((partial(export.bundle, seen), run_id), (seen.get, run_id), (seen.retry, run_id),
                         (Audits(seen).get, audit)):  # fmt: skip
-        with pytest.raises(BadInput, match="no such run in this store"):
-            find(named)
+        refuses("no such run in this store", find, named)
     assert (seen.unfinished(), seen.queues()) == ([], {"cpu": (0, 1)}), "that something waits is said to everybody"
     as_visitor(HERS)
     assert [run.id for run in state.store().unfinished()] == [audit]
@@ -381,14 +381,6 @@ def test_with_the_key_everybodys_runs_are_counted_stopped_and_deleted(open_page:
     assert (used["anna"].waiting, used["anna"].over) == (0, 2)
     assert (used["berta"].waiting, used["berta"].over, used["berta"].trash) == (1, 0, 0)
     assert used["anna"].megabytes > used["berta"].megabytes == 0
-
-
-def brought(name: str, owner: str) -> Path:
-    """Data that somebody (empty: the computer) has brought."""
-    folder = paths.home() / "data" / name
-    folder.mkdir(parents=True)
-    (folder / own.OWNER).write_text(owner, encoding="ascii")
-    return folder
 
 
 def test_who_has_only_data_or_an_upload_is_listed_and_deleted(open_page: Open, visited: Store, monkeypatch: Patch) -> None:

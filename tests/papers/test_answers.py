@@ -83,8 +83,7 @@ def test_a_forms_opposite_makes_an_answer_undecided_and_a_toy_says_nothing() -> 
 )
 def test_an_attack_refutes_a_claimed_budget_only_above_it(bound: float | None, state: str, word: str) -> None:
     name = "permuted-mnist-lifelong"
-    spec = questions.specs(name)["main"]
-    run = making.run(lambda epsilon, seed: 0.5, spec=spec, epsilons=(0.5,))
+    run = making.run(lambda epsilon, seed: 0.5, spec=questions.specs(name)["main"], epsilons=(0.5,))
     attacked = replace(run, models=tuple(replace(model, audited_epsilon=bound) for model in run.models))
     one = answers.answer(_question(name), {"small": {"main": attacked}})
     assert one.state == state

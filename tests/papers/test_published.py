@@ -159,20 +159,17 @@ def test_a_paper_is_read_whole() -> None:
     assert not any(experiment.prints(row) for row in rows if row.dataset == "5-Datasets")
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "said"),
-    [
-        ('title = "One"', 'titel = "One"', "experiments.title"),
-        ("n_classes = 10", 'n_classes = "ten"', "experiments.n_classes"),
-        ("n_classes = 10", "n_classes = 10\nanswer = 42", "experiments.answer"),
-        ('orderings = "main"', 'orderings = "mian"', "experiments.paper-one.orderings = mian: did you mean main?"),
-        ('departures = ["less"]', 'departures = ["more"]', "experiments.paper-one.departures = more: must be one of less"),
-        ("at = [1.0, inf]", "at = [-1.0]", "orderings.main.at"),
-        ('kind = "alike"', 'kind = "equal"', "orderings.main.kind"),
-        ('table = ["A3", "A4"]\nmethod', "method", "remarks.table"),
-        ('title = "A paper"', "title = A paper", "must be TOML: "),
-    ],
-)
+@pytest.mark.parametrize(("old", "new", "said"), [
+    ('title = "One"', 'titel = "One"', "experiments.title"),
+    ("n_classes = 10", 'n_classes = "ten"', "experiments.n_classes"),
+    ("n_classes = 10", "n_classes = 10\nanswer = 42", "experiments.answer"),
+    ('orderings = "main"', 'orderings = "mian"', "experiments.paper-one.orderings = mian: did you mean main?"),
+    ('departures = ["less"]', 'departures = ["more"]', "experiments.paper-one.departures = more: must be one of less"),
+    ("at = [1.0, inf]", "at = [-1.0]", "orderings.main.at"),
+    ('kind = "alike"', 'kind = "equal"', "orderings.main.kind"),
+    ('table = ["A3", "A4"]\nmethod', "method", "remarks.table"),
+    ('title = "A paper"', "title = A paper", "must be TOML: "),
+])
 def test_a_slip_is_told_with_its_file_and_key(old: str, new: str, said: str) -> None:
     refused = str(refusal_of(read, (old, new)))
     assert refused.startswith("assets/papers/a.toml")
@@ -202,26 +199,22 @@ def test_a_comparison_that_says_it_is_not_in_the_paper_is_marked_as_ours() -> No
     assert all(one.is_ours for experiment in experiments if experiment.is_ours for one in experiment.orderings)
 
 
-@pytest.mark.parametrize(
-    ("label", "name"),
-    [
-        ("cnn-64", "CNN-64"),  # the whole label before its parts
-        ("seqft-fn-as-printed", "SeqFT, noise on every token, exactly as printed"),
-        ("l2dp-ml-2-epochs-50-20-10-5", "L2DP-ML, 2 epochs, order 50, 20, 10, 5"),
-        ("seqft-no-noise", "SeqFT"),  # its ε says so
-        ("alpha-0.2", "α = 0.2"),
-        ("z=2.2 C=0.01", "Noise 2.2, clipping norm 0.01"),
-        ("seqft-unheard-of", "seqft-unheard-of"),
-        ("unheard-of", "unheard-of"),
-    ],
-)
+@pytest.mark.parametrize(("label", "name"), [
+    ("cnn-64", "CNN-64"),  # the whole label before its parts
+    ("seqft-fn-as-printed", "SeqFT, noise on every token, exactly as printed"),
+    ("l2dp-ml-2-epochs-50-20-10-5", "L2DP-ML, 2 epochs, order 50, 20, 10, 5"),
+    ("seqft-no-noise", "SeqFT"),  # its ε says so
+    ("alpha-0.2", "α = 0.2"),
+    ("z=2.2 C=0.01", "Noise 2.2, clipping norm 0.01"),
+    ("seqft-unheard-of", "seqft-unheard-of"),
+    ("unheard-of", "unheard-of"),
+])
 def test_a_label_becomes_words(label: str, name: str) -> None:
     assert questions.run_name(label) == name
 
 
 def test_every_run_of_every_preset_has_a_name_of_its_own_that_is_not_its_label() -> None:
-    presets = [form.name for question in questions.questions() for form in question.forms.values()]
-    for preset in presets:
+    for preset in [form.name for question in questions.questions() for form in question.forms.values()]:
         names = questions.titles(preset)
         assert len(set(names.values())) == len(names), preset
         assert not [label for label, name in names.items() if name == label], preset

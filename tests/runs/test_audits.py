@@ -17,7 +17,7 @@ from dpcl_core.errors import BadInput, StoreTrouble
 from dpcl_core.events import CellFinished, Event, Guarantee, Leaks
 from dpcl_core.privacy.audit_bounds import Audited
 from dpcl_core.runs import administration, audits, process, worker
-from dpcl_core.runs.audits import Audits, Studies, Study
+from dpcl_core.runs.audits import Audits, Studies
 from dpcl_core.runs.executor import LocalExecutor
 from dpcl_core.runs.run import work_of
 from dpcl_core.runs.shards import Sets
@@ -26,7 +26,7 @@ from dpcl_core.spec import Cell, RunSpec
 from dpcl_core.tuning import search
 from dpcl_core.tuning.settings import Trial
 from tests.support import audited, replay, tuned
-from tests.support.asserting import refuses
+from tests.support.asserting import in_turn, refuses
 from tests.support.postgres import both, both_if_slow
 from tests.support.waiting import NEVER_SECONDS, until
 
@@ -94,14 +94,15 @@ def test_a_stop_takes_effect_in_a_long_training(store: Store, run_id: str) -> No
 
 
 def test_a_run_that_cannot_be_audited_so_is_refused_with_the_command_that_does_it(store: Store) -> None:
-    shared = checks.parse({"method": "l2dp-ml", "data": {"dataset": "mnist"}})
-    with pytest.raises(BadInput, match=r"share one draw of noise.* this audits it: python -m dpcl_core audit --set "):
-        Audits(store).create(store.create(shared))
+    shared = store.create(checks.parse({"method": "l2dp-ml", "data": {"dataset": "mnist"}}))
+    refuses(r"share one draw of noise.* this audits it: python -m dpcl_core audit --set ", Audits(store).create, shared)
     assert len(store.unfinished()) == 1
 
 
-def own_data(home: Path) -> RunSpec:
+@pytest.fixture
+def on_own(home: Path, monkeypatch: pytest.MonkeyPatch) -> RunSpec:
     """Settings of a run on a folder that somebody put there, written long ago."""
+    monkeypatch.delenv("DPCL_DATA", raising=False)
     file = home / "data" / "mine" / "train.csv"
     file.parent.mkdir(parents=True)
     file.write_text("a,label\n1,x\n", encoding="utf-8")
@@ -109,23 +110,18 @@ def own_data(home: Path) -> RunSpec:
     return replace(SPEC, data=replace(SPEC.data, dataset="own:mine"))
 
 
-def test_a_run_whose_data_were_written_since_is_not_audited(store: Store, home: Path, monkeypatch) -> None:
-    monkeypatch.delenv("DPCL_DATA", raising=False)
-    spec = own_data(home)
-    run_id = replay.fill(store, spec, replay.recorded(spec))
+def test_a_run_whose_data_were_written_since_is_not_audited(store: Store, home: Path, on_own: RunSpec) -> None:
+    run_id = replay.fill(store, on_own, replay.recorded(on_own))
     audit_id = Audits(store).create(run_id)
     os.utime(home / "data" / "mine" / "train.csv")
-    with pytest.raises(BadInput, match=f"own:mine: must be as run {run_id} read it, but was written again since"):
-        Audits(store).create(run_id)
+    refuses(f"own:mine: must be as run {run_id} read it, but was written again since", Audits(store).create, run_id)
     assert replay.carried_out(store, audit_id) == "failed"
     assert "written again since" in str(store.get(audit_id).error), "also where they were written while it waited"
 
 
-def test_a_resumed_run_is_compared_with_when_it_first_began(store: Store, home: Path, monkeypatch) -> None:
+def test_a_resumed_run_is_compared_with_when_it_first_began(store: Store, home: Path, on_own: RunSpec) -> None:
     """A Resume that is refused, since the data were written again, still leaves a later start."""
-    monkeypatch.delenv("DPCL_DATA", raising=False)
-    spec = own_data(home)
-    run_id = replay.fill(store, spec, replay.recorded(spec))
+    run_id = replay.fill(store, on_own, replay.recorded(on_own))
     administration.check_own_files(store, store.get(run_id))
     created = store.get(run_id).created
     os.utime(home / "data" / "mine" / "train.csv", (created + 60, created + 60))
@@ -136,23 +132,12 @@ def test_a_resumed_run_is_compared_with_when_it_first_began(store: Store, home: 
 def test_an_audit_outlasts_a_store_that_is_away_for_a_moment(store: Store, run_id: str, monkeypatch) -> None:
     audit_id = Audits(store).create(run_id)
     assert store.claim(audit_id, process.me())
-    looks = iter([StoreTrouble("away"), None])
-    true_check = administration.check_own_files
-
-    def check(*of: object) -> None:
-        if (trouble := next(looks)) is not None:
-            raise trouble
-        true_check(*of)
-
-    monkeypatch.setattr(administration, "check_own_files", check)
+    monkeypatch.setattr(administration, "check_own_files", in_turn([StoreTrouble("away")], administration.check_own_files))
     assert worker.carry_out(store, audit_id) == "finished"
 
 
-def test_a_set_goes_no_further_on_data_that_were_written_since(store: Store, home: Path, monkeypatch) -> None:
-    monkeypatch.delenv("DPCL_DATA", raising=False)
-    spec = own_data(home)
-    other = replace(spec, seeds=(1,))
-    set_id = Sets(store).create("a question", {"a": spec, "b": other})
+def test_a_set_goes_no_further_on_data_that_were_written_since(store: Store, home: Path, on_own: RunSpec) -> None:
+    set_id = Sets(store).create("a question", {"a": on_own, "b": replace(on_own, seeds=(1,))})
     first, second = (run.id for run in Sets(store).get(set_id).runs.values())
     administration.check_set(store, first)
     assert store.claim(first, process.me())
@@ -164,10 +149,10 @@ def test_a_set_goes_no_further_on_data_that_were_written_since(store: Store, hom
     assert f"must be as run {first} read it" in str(store.get(second).error)
 
 
-@pytest.mark.parametrize("run_id", ["nonsense", "0123456789ab"])
-def test_an_unknown_audit_is_one_sentence(store: Store, run_id: str) -> None:
-    for act in (Audits(store).get, Audits(store).create):
-        refuses(run_id, act, run_id)
+@pytest.mark.parametrize("unknown", ["nonsense", "0123456789ab"])
+def test_an_unknown_audit_or_tuning_is_one_sentence(store: Store, studies: Studies, unknown: str) -> None:
+    for act in (Audits(store).get, Audits(store).create, studies.get, studies.resume):
+        refuses(unknown, act, unknown)
 
 
 def test_an_audit_that_is_deleted_for_good_is_not_listed(store: Store, run_id: str) -> None:
@@ -198,12 +183,10 @@ CELLS = (Cell(2.0, 0), Cell(2.0, 1))
 
 
 def of_codes(dataset: str = "pii-synthetic") -> RunSpec:
-    raw = {
+    return checks.parse({
         "method": "lm-seqft", "data": {"dataset": dataset, "backbone": "lm-tiny"},
-        "scenario": {"kind": "source-incremental"}, "labels": "prior", "privacy": {"epsilons": [2.0]},
-        "seeds": [0, 1],
-    }  # fmt: skip
-    return checks.parse(raw)
+        "scenario": {"kind": "source-incremental"}, "labels": "prior", "privacy": {"epsilons": [2.0]}, "seeds": [0, 1],
+    })  # fmt: skip
 
 
 def leaks(cell: Cell, task: int, bound: float) -> Leaks:
@@ -242,8 +225,7 @@ def test_texts_without_codes_are_refused() -> None:
 
 
 def test_a_method_without_a_language_model_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    command = ["audit", "--preset", "digits-cosine", "--attack", audits.NAME]
-    assert main(command) != 0
+    assert main(["audit", "--preset", "digits-cosine", "--attack", audits.NAME]) != 0
     assert "--attack = planted-codes: must be left out: cosine trains no language model" in capsys.readouterr().err
 
 
@@ -315,14 +297,7 @@ def test_a_worker_of_a_tuning_keeps_every_trial_and_finishes(store: Store, studi
 def test_a_tuning_outlasts_a_store_that_is_away_for_a_moment(store: Store, studies: Studies, monkeypatch) -> None:
     study_id = studies.create(tuned.a_tuning(2))
     assert store.claim(study_id, process.me())
-    troubles, true_get = iter([StoreTrouble("away")]), Studies.get
-
-    def get(self: Studies, of: str) -> Study:
-        if (trouble := next(troubles, None)) is not None:
-            raise trouble
-        return true_get(self, of)
-
-    monkeypatch.setattr(Studies, "get", get)
+    monkeypatch.setattr(Studies, "get", in_turn([StoreTrouble("away")], Studies.get))
     assert worker.carry_out(store, study_id) == "finished"
 
 
@@ -372,8 +347,7 @@ def test_a_stop_takes_effect_in_a_long_trial_and_keeps_the_trials(store: Store, 
     until(lambda: store.status(study_id) == "running")
     runner.stop(study_id)
     until(lambda: store.get(study_id).is_over)
-    assert store.status(study_id) == "cancelled"
-    assert studies.get(study_id).trials == (TRIAL,)
+    assert (store.status(study_id), studies.get(study_id).trials) == ("cancelled", (TRIAL,))
     assert studies.get(study_id).is_resumable
 
 
@@ -382,9 +356,3 @@ def test_how_long_a_tuning_took_says_nothing_about_runs(store: Store, studies: S
     replay.carried_out(store, studies.create(tune))
     assert store.estimates([work_of(tune.base)])[0] is None
     assert studies.get(studies.create(tune)).turn.estimate_seconds is not None
-
-
-@pytest.mark.parametrize("study_id", ["nonsense", "0123456789ab"])
-def test_an_unknown_tuning_is_one_sentence(studies: Studies, study_id: str) -> None:
-    for act in (studies.get, studies.resume):
-        refuses(study_id, act, study_id)

@@ -108,9 +108,7 @@ def test_what_has_not_begun_costs_what_it_asks_for(data: str, store: Store) -> N
     begun(store, asking(data, [1.0]))
     launched(store, asking(data, [3.0]))
     store.create(asking(data, [0.25], [0, 1]))
-    epsilon, delta = spent(store, data)
-    assert epsilon == pytest.approx(1.0 + 3.0 + 2 * 0.25, rel=1e-3)
-    assert delta == pytest.approx((1 + 1 + 2) * DELTA)
+    assert spent(store, data) == (pytest.approx(1.0 + 3.0 + 2 * 0.25, rel=1e-3), pytest.approx((1 + 1 + 2) * DELTA))
 
 
 def test_a_plan_counts_and_not_the_wish(data: str, store: Store) -> None:
@@ -181,8 +179,7 @@ def test_a_run_beyond_the_budget_is_refused_with_what_is_left_and_what_fits(data
     error = refused(store, asking(data, [1.0, 1.2, 8.0], [3, 4]))
     assert (error.field, error.fix) == ("privacy.epsilons", {"privacy.epsilons": (1.2,), "seeds": (3,)})
     includes(error.allowed, "epsilon 1.5, delta 0.000999 is left", "epsilon 20.4, delta 6e-06")
-    mended = checks.parse(checks.changed(asdict(asking(data, [1.0, 1.2, 8.0], [3, 4])), error.fix))
-    store.create(mended)
+    store.create(checks.parse(checks.changed(asdict(asking(data, [1.0, 1.2, 8.0], [3, 4])), error.fix)))
     assert refused(store, asking(data, [8.0])).fix == {"privacy.epsilons": (0.3,)}
     store.create(asking(data, [0.1]))
     store.create(asking(data, [0.2]))
@@ -379,10 +376,9 @@ def test_only_the_owner_sees_and_sets_a_budget_on_a_shared_server(home: Path, st
     refused(she, asking(hers, [8.0]))
 
 
-@pytest.mark.parametrize(
-    ("epsilon", "delta", "field"),
-    [(math.inf, None, "epsilon"), (math.nan, None, "epsilon"), (-1, None, "epsilon"), (1, 0.1, "delta"), (1, 0.0, "delta")],
-)
+@pytest.mark.parametrize(("epsilon", "delta", "field"), [
+    (math.inf, None, "epsilon"), (math.nan, None, "epsilon"), (-1, None, "epsilon"), (1, 0.1, "delta"), (1, 0.0, "delta")
+])
 def test_what_promises_nothing_is_no_budget(epsilon, delta, field, data, store):
     assert refusal_of(declare, store, data, epsilon, delta).field == field
     assert administration.budgets_of(store, data) == []
@@ -404,8 +400,7 @@ def test_the_account_depends_on_no_private_row(home: Path, store: Store, monkeyp
     monkeypatch.delenv("DPCL_DATA", raising=False)
     from dpcl_core.data import catalog, outline
 
-    card = catalog.card(taken_in(home / "visits.csv"))
-    public = set(outline.outline(card).test.rows.tolist())
+    public = set(outline.outline(catalog.card(taken_in(home / "visits.csv"))).test.rows.tolist())
     said = []
     for number in range(2):
         rows = [row if place in public or not number else f"7{row}" for place, row in enumerate(ROWS)]

@@ -94,10 +94,9 @@ def test_hidden_cards_are_not_asked_for(hidden: str, monkeypatch: pytest.MonkeyP
     assert (process.default(), asked) == ("cpu", [])
 
 
-@pytest.mark.parametrize(
-    ("line", "uses"),
-    [("cuda: Optional[str] = '13.0'", True), ("cuda: Optional[str] = None", False), ("cuda = '12.6'", True)],
-)
+@pytest.mark.parametrize(("line", "uses"), [
+    ("cuda: Optional[str] = '13.0'", True), ("cuda: Optional[str] = None", False), ("cuda = '12.6'", True)
+])
 def test_torch_without_cuda_uses_no_card(line: str, uses: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     (tmp_path / "version.py").write_text(f"__all__ = ['cuda']\n{line}\nhip: Optional[str] = 'x'\n", encoding="utf-8")

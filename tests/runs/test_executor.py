@@ -18,7 +18,7 @@ from sqlalchemy.exc import OperationalError
 
 from dpcl_core import cli
 from dpcl_core.errors import StoreTrouble, StoreUnusable
-from dpcl_core.events import CellFinished, Progress, Started, TaskLearned
+from dpcl_core.events import CellFinished, Progress, Started, TaskLearned, of_kind
 from dpcl_core.runs import administration, database, executor, frames, process, resumption, tables, worker
 from dpcl_core.runs.executor import WORKER, LocalExecutor
 from dpcl_core.runs.process import Patience, WarmWorker, log_file
@@ -28,7 +28,7 @@ from pages.parts import state
 from scripts.record_outages import Starts, race
 from tests.runs.test_outages import locked
 from tests.support import replay, stand_in
-from tests.support.asserting import printed
+from tests.support.asserting import in_turn, printed
 from tests.support.postgres import both, both_if_slow
 from tests.support.tiers import quick
 from tests.support.waiting import until
@@ -259,9 +259,8 @@ def test_a_true_run_says_in_its_process_what_the_engine_says_here_and_plays_back
     here = list(worker.real_engine(seeded, "cpu"))
     said = (Started, TaskLearned)
     assert [event for event in kept if isinstance(event, said)] == [event for event in here if isinstance(event, said)]
-    assert [event.guarantee for event in kept if isinstance(event, CellFinished)] == [
-        event.guarantee for event in here if isinstance(event, CellFinished)
-    ]
+    told = [[event.guarantee for event in of_kind(of, CellFinished)] for of in (kept, here)]
+    assert told[0] == told[1]
     assert any(isinstance(event, Progress) for event in kept)
     again = [event for _, event in store.events_after(replay.fill(store, seeded, kept))]
     for table in (frames.accuracy, frames.metrics, frames.spent):
@@ -295,16 +294,8 @@ def test_a_store_that_is_away_and_an_unexpected_error_do_not_end_it(monkeypatch,
     over, heard, done = threading.Event(), [], []
     away = StoreTrouble("store x: locked")
     troubled = Troubled(over, [None, away, away, KeyError("no such part"), away, None, away])
-    opened = iter([away, None])
-
-    def opens() -> Troubled:
-        if (error := next(opened)) is not None:
-            raise error
-        return troubled
-
-    executor.move(
-        opens, over, after_each=lambda: done.append(troubled.looks), on_trouble=heard.append, patience=Patience(0.001, 0.002)
-    )
+    looked, patience = lambda: done.append(troubled.looks), Patience(0.001, 0.002)
+    executor.move(in_turn([away], lambda: troubled), over, after_each=looked, on_trouble=heard.append, patience=patience)
     assert (troubled.looks, done) == (7, [1, 6])
     assert heard == [away, away, away]  # once in each outage: before the store was open, and twice later
     assert "no such part" in capsys.readouterr().err
@@ -390,14 +381,7 @@ def test_a_server_that_refuses_this_user_is_told_from_one_that_is_away(message):
 
 def test_work_says_once_that_it_waits_for_the_store(home, monkeypatch, capsys):
     locked = [StoreTrouble("store x: another program has kept it locked")] * 3
-    opened = Store.__init__
-
-    def init(self, url=None):
-        if locked:
-            raise locked.pop()
-        opened(self, url)
-
-    monkeypatch.setattr(Store, "__init__", init)
+    monkeypatch.setattr(Store, "__init__", in_turn(locked, Store.__init__))
     monkeypatch.setattr(process.time, "sleep", lambda _: None)
     assert cli.main(["work", "--once"]) == 0
     assert capsys.readouterr().err == "waiting for the store: store x: another program has kept it locked\n"

@@ -117,18 +117,15 @@ def test_a_run_that_had_entered_its_plan_is_charged_by_it(home, data):
     assert here.epsilon == there.epsilon
 
 
-@pytest.mark.parametrize(
-    "damage",
-    [
-        "UPDATE runs SET spec = 'x'",
-        "UPDATE runs SET spec = '{}'",
-        """UPDATE runs SET spec = '{"data": {"dataset": 3}}'""",
-        "UPDATE kept_looks SET marks = 'x'",
-        "DROP TABLE kept_looks",
-        "DROP TABLE audits",
-        "ALTER TABLE runs DROP COLUMN started",
-    ],
-)
+@pytest.mark.parametrize("damage", [
+    "UPDATE runs SET spec = 'x'",
+    "UPDATE runs SET spec = '{}'",
+    """UPDATE runs SET spec = '{"data": {"dataset": 3}}'""",
+    "UPDATE kept_looks SET marks = 'x'",
+    "DROP TABLE kept_looks",
+    "DROP TABLE audits",
+    "ALTER TABLE runs DROP COLUMN started",
+])
 def test_looks_that_cannot_be_read_are_refused_and_never_counted_as_none(home, data, damage):
     store, old = Store(), an_old_store(home, 9, asking(data))
     with sqlite3.connect(old) as connection:
@@ -149,8 +146,7 @@ def test_a_store_of_a_later_version_is_not_carried_over(home, data, version):
 
 @pytest.mark.parametrize("number", [4, 9])
 def test_the_command_says_how_many_runs_count(home, data, number, capsys):
-    old = an_old_store(home, number, asking(data))
-    assert document_of(capsys, "data", "carry-over", str(old)) == {"runs": 5}
+    assert document_of(capsys, "data", "carry-over", str(an_old_store(home, number, asking(data)))) == {"runs": 5}
     assert administration.looks_at(Store(), data).runs == 2
     assert cli.main(["data", "carry-over", str(home / "none.sqlite")]) != 0
 

@@ -74,8 +74,7 @@ def test_models_on_the_same_batches_do_not_add_up_and_count_as_their_ledgers_say
     found = administration.looks_at(store, "own:mine")
     assert found.epsilon == math.inf
     with store.writing() as connection:
-        parts = {statement.all_models(4, 1e-5, 1e-5): 7.5}
-        of_cell = {"metrics": {}, "guarantee": {"parts": parts}, "seconds": 1.0}
+        of_cell = {"metrics": {}, "guarantee": {"parts": {statement.all_models(4, 1e-5, 1e-5): 7.5}}, "seconds": 1.0}
         connection.execute(insert(tables.cells).values(run_id=run_id, epsilon=1.0, seed=0, **of_cell))
     found = administration.looks_at(store, "own:mine")
     assert (found.models, found.epsilon, found.delta) == (4, 7.5, 1e-5)
@@ -149,8 +148,7 @@ def test_two_processes_that_begin_at_once_make_one_key_of_marks(home: Path, monk
         return found
 
     monkeypatch.setattr(Path, "exists", late)
-    key = paths.kept_key(home / "secret", "the marks of own data")
-    assert key == of_other[0] == (home / "secret").read_bytes()
+    assert paths.kept_key(home / "secret", "the marks of own data") == of_other[0] == (home / "secret").read_bytes()
 
 
 def test_deleting_and_bringing_the_same_rows_again_does_not_start_the_count_again(home: Path, store: Store) -> None:
@@ -282,8 +280,7 @@ def test_logs_go_also_where_the_data_cannot_be_deleted(store, tmp_path, monkeypa
 
 def test_postgresql_reads_the_settings_as_json():
     """Kept as text, exactly as its digest was taken, they have no operator of JSON there."""
-    said = str(select(tables.dataset).compile(dialect=postgresql.dialect()))
-    assert "CAST(runs.spec AS JSON) #>>" in said
+    assert "CAST(runs.spec AS JSON) #>>" in str(select(tables.dataset).compile(dialect=postgresql.dialect()))
 
 
 def test_a_name_in_any_letters_is_found(store):

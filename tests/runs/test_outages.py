@@ -149,8 +149,7 @@ def test_a_write_whose_answer_is_lost_is_not_written_twice(hasty, monkeypatch):
             raise StoreTrouble("store x: the connection was closed")
 
     monkeypatch.setattr(hasty, "append", unanswered)
-    engine = lambda spec, device: iter(said)  # noqa: E731
-    assert worker.carry_out(hasty, run_id, engine=engine, patience=QUICK) == "finished"
+    assert worker.carry_out(hasty, run_id, engine=lambda spec, device: iter(said), patience=QUICK) == "finished"
     assert without_progress(hasty.events(run_id)) == without_progress(said)[:-1]
     assert hasty.classifiers(run_id) == said[-1:]
 
@@ -260,8 +259,7 @@ def test_heartbeats_are_by_the_clock_of_the_database(store, monkeypatch):
         patch.setattr(time, "time", lambda: 0.0)  # of a machine whose clock is wrong
         store.heartbeat(run_id, process.me())
         silent = store.get(run_id).silent_seconds
-    run = store.get(run_id)
-    assert before - 0.002 <= run.heartbeat <= time.time() + 0.002  # what SQLite's clock rounds to
+    assert before - 0.002 <= store.get(run_id).heartbeat <= time.time() + 0.002  # what SQLite's clock rounds to
     assert 0 <= silent < time.time() - before + 0.002
     assert "extract(epoch FROM clock_timestamp())" in str(select(database.now()).compile(dialect=postgresql.dialect()))
 

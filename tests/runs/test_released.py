@@ -148,8 +148,7 @@ def test_only_its_owner_reads_what_has_left(home):
 def test_what_root_has_made_belongs_to_whom_the_home_does(home, monkeypatch):
     """As after one `sudo dpcl run`, which would stop every later run of the user."""
     given = dict[str, tuple[int, int]]()
-    names = {"fchown": lambda handle: os.readlink(f"/proc/self/fd/{handle}"), "lchown": str}
-    for name, named in names.items():
+    for name, named in {"fchown": lambda handle: os.readlink(f"/proc/self/fd/{handle}"), "lchown": str}.items():
         monkeypatch.setattr(os, name, lambda what, *owner, named=named: given.update({Path(named(what)).name: owner}))
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     with hold_file(home / "data.lock"):

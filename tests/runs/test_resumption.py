@@ -10,7 +10,7 @@ import safetensors.numpy as safetensors
 from sqlalchemy import func, select, update
 
 from dpcl_core import export
-from dpcl_core.errors import BadInput, StoreTrouble
+from dpcl_core.errors import StoreTrouble
 from dpcl_core.events import CellFinished, Classifier, Event, Progress, to_json
 from dpcl_core.methods.common.state import Checkpoint
 from dpcl_core.runs import process, resumption, worker
@@ -94,8 +94,7 @@ def test_only_the_newest_state_of_a_learner_is_kept(store):
 def test_a_process_from_which_a_run_was_taken_cannot_save(store):
     spec = seeded()
     run_id = lost_after(store, spec, 1)
-    with pytest.raises(BadInput, match="no longer carried out by this process"):
-        list(worker.real_engine(spec, "cpu", resumption.Stored(store, run_id)))
+    refuses("no longer carried out by this process", list, worker.real_engine(spec, "cpu", resumption.Stored(store, run_id)))
     assert n_saved(store, run_id) == 1
 
 
@@ -314,10 +313,9 @@ def test_resume_follows_a_run_that_another_process_resumes_at_the_same_time(stor
 
 
 # One that keeps sums, one that trains a network; the others take longer to start, not to go on.
-FAMILIES = quick(1, ("cosine", "dp-agem", "lm-seqft", "label-means"))
 
 
-@pytest.mark.parametrize("method", FAMILIES)
+@pytest.mark.parametrize("method", quick(1, ("cosine", "dp-agem", "lm-seqft", "label-means")))
 def test_a_worker_that_is_killed_after_a_checkpoint_is_followed_by_one_that_goes_on(
     store, method, tmp_path, data_dir, monkeypatch
 ):

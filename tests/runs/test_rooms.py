@@ -96,8 +96,7 @@ def test_runs_become_points_at_their_mean_accuracy_and_one_is_shown_to_all(rooms
     }
     assert {float(point["epsilon"]): point["accuracy"] for point in seen["points"]} == pytest.approx(expected)
     assert {point["name"] for point in seen["points"]} == {name}
-    assert {point["standing"] for point in seen["points"]} == {"bound"}
-    assert seen["shown"]["name"] == name
+    assert ({point["standing"] for point in seen["points"]}, seen["shown"]["name"]) == ({"bound"}, name)
     learned = [event for event in of_kind(events, TaskLearned) if event.cell.epsilon == 1]
     curve = [fmean(fmean(event.accuracy[: task + 1]) for event in learned if event.task == task) for task in range(5)]
     assert seen["shown"]["curve"]["epsilon"] == 1, "of all budgets together it would be nobody's accuracy"

@@ -8,7 +8,7 @@ from itertools import islice
 import pytest
 
 from dpcl_core import export
-from dpcl_core.errors import BadInput, Diverged
+from dpcl_core.errors import Diverged
 from dpcl_core.events import Event, to_json
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.state import Checkpoint
@@ -25,7 +25,6 @@ from tests.support.replay import Memory
 from tests.test_durable_runs import asked_of, results
 
 # One method of every family that can be split, of one group for each seed and of one for each cell.
-FAST = ("dp-fedavg",)
 SLOW = ("label-means", "agem", "l2dp-ml", "joint-network", "lm-seqft", "lm-gem", "pecl", "cslr-server-head", "local-list")
 
 
@@ -80,14 +79,13 @@ def test_groups_are_shared_out_each_once_and_evenly():
             assert max(map(len, shared)) - min(map(len, shared)) <= 1
 
 
-@pytest.mark.parametrize("method", [*FAST, *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW)])
+@pytest.mark.parametrize("method", ["dp-fedavg", *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW)])
 def test_a_run_in_parts_is_the_unsplit_run(method, store, tmp_path, data_dir, monkeypatch):
     epsilons = [math.inf] if methods.card(method).guarantee == "none" else [2.0, 4.0]  # no guarantee: no other is taken
     privacy = {"epsilons": epsilons, **({"adjacency": "replace"} if method == "pecl" else {})}
     spec = asked_of(method, tmp_path, monkeypatch, seeds=[0, 1, 2], privacy=privacy)
     run_id, runner = begun(store, spec, 2), InProcess(store)
-    assert worker.carry_out(store, run_id, executor=runner) == "finished"
-    assert len(runner.seen) == 2
+    assert (worker.carry_out(store, run_id, executor=runner), len(runner.seen)) == ("finished", 2)
     assert is_the_unsplit_run(store, run_id, spec)
     assert [shard.status for shard in shards.parts_of(store, run_id)] == ["finished"] * 2
 
@@ -106,8 +104,7 @@ def test_parts_are_listed_and_counted_nowhere_as_runs_of_their_own(store, spec):
 
 def test_groups_that_share_work_stay_together(store):
     """The cosine classifier learns all cells at once: the run is not split, and keeps its device."""
-    spec = replay.a_spec(epsilons=(1.0, 2.0), seeds=(0, 1), tasks=2)
-    run_id, runner = begun(store, spec, 4), InProcess(store)
+    run_id, runner = begun(store, replay.a_spec(epsilons=(1.0, 2.0), seeds=(0, 1), tasks=2), 4), InProcess(store)
     assert worker.carry_out(store, run_id, executor=runner) == "finished"
     assert runner.seen == shards.parts_of(store, run_id) == []
 
@@ -139,8 +136,7 @@ def test_a_part_that_dies_goes_on_after_its_last_checkpoint_on_any_machine(store
         return True
 
     runner = InProcess(store, dies)
-    assert worker.carry_out(store, run_id, executor=runner) == "finished"
-    assert len(runner.seen) == 5
+    assert (worker.carry_out(store, run_id, executor=runner), len(runner.seen)) == ("finished", 5)
     assert len(n_learned) == len(set(n_learned)) == 3 * spec.scenario.tasks
     assert is_the_unsplit_run(store, run_id, spec)
 
@@ -215,8 +211,7 @@ def test_a_run_whose_own_process_dies_at_any_event_finds_its_parts_again(store, 
         assert store.mark_failed(store.get(run_id), Failure("worker-died", "gone", ""), resumption.resume_by_itself)
         if store.status(run_id) == "lost":  # nothing was saved yet: a person presses Resume
             resumption.resume(store, run_id)
-        assert replay.carried_out(store, run_id, executor=runner) == "finished"
-        assert len(runner.seen) == 3
+        assert (replay.carried_out(store, run_id, executor=runner), len(runner.seen)) == ("finished", 3)
         assert is_the_unsplit_run(store, run_id, spec)
     assert n_events > 15
 
@@ -265,8 +260,7 @@ def test_a_run_is_not_resumed_after_a_checkpoint_that_is_missing(store, spec):
     store.end(shards.parts_of(store, run_id)[0].id, "cancelled")
     why = "some of its checkpoints are missing, and noise must not be drawn twice; Retry starts a new run"
     assert resumption.why_not(store, run_id) == why
-    with pytest.raises(BadInput, match="some of its checkpoints are missing"):
-        list(worker.real_engine(spec, "cpu", Memory({0: [learned[1]]})))
+    refuses("some of its checkpoints are missing", list, worker.real_engine(spec, "cpu", Memory({0: [learned[1]]})))
 
 
 def test_a_run_is_not_resumed_whose_part_has_finished_and_was_deleted(store, spec):

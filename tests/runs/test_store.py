@@ -79,8 +79,7 @@ def test_an_unknown_run_is_refused_with_its_id(store):
 @pytest.mark.parametrize("name", ["", "   ", "x" * 101, "a\x00b"])
 @file_alone
 def test_a_name_is_one_short_line(store, name):
-    run_id = store.create(replay.a_spec(), name="before")
-    refuses(r"name = .*1 to 100 characters", store.rename, run_id, name)
+    refuses(r"name = .*1 to 100 characters", store.rename, store.create(replay.a_spec(), name="before"), name)
     refuses("name = ", store.create, replay.a_spec(), name=name)
     assert [run.name for run in store.list_runs()] == ["before"]
 
@@ -328,8 +327,7 @@ def test_own_runs_come_first_and_no_limit_hides_what_is_asked_for(store: Store) 
     mine = anna.create(replay.a_spec(), name="hers")
     others = [replay.fill(store, replay.a_spec(labels="prior"), [], name=f"run {number}") for number in range(3)]
     assert [run.id for run in anna.list_runs(2)] == [mine, others[-1]]
-    assert [run.id for run in store.list_runs(2)] == [others[-1], others[-2]]
-    assert len(store.list_runs()) == 4
+    assert ([run.id for run in store.list_runs(2)], len(store.list_runs())) == ([others[-1], others[-2]], 4)
     assert [run.id for run in store.list_runs(1, states=("queued",))] == [mine]
     assert [run.id for run in store.list_runs(1, only=lambda run: run.name == "run 0")] == [others[0]]
     named = [run for run in (mine, *others) if store.list_runs(1, only=lambda one, run=run: one.id == run)]

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import select, update
 
-from dpcl_core import cli, paths
+from dpcl_core import paths
 from dpcl_core.data import own
 from dpcl_core.errors import BadInput
 from dpcl_core.runs import administration, executor, process, queue, resumption, rooms, shards, tables
@@ -21,7 +21,7 @@ from dpcl_core.runs.run import Failure, Run, Split, columns_of, work_of
 from dpcl_core.runs.shards import Sets
 from dpcl_core.runs.store import Store
 from tests.support import replay, tuned
-from tests.support.asserting import refusal_of, refuses
+from tests.support.asserting import complaint, refusal_of, refuses
 from tests.support.postgres import both, both_if_slow, file_alone
 
 pytestmark = both
@@ -48,8 +48,7 @@ def test_a_run_above_a_limit_is_refused_with_what_mends_it(store):
 def test_a_run_that_would_take_too_long_is_refused_before_it_starts(store):
     visiting(store, "anna", seconds=1).create(SPEC)  # nothing is known of how long it takes
     _took(store, 20.0)
-    with pytest.raises(BadInput, match="estimated seconds = 20: must be at most 19 on this server"):
-        visiting(store, "anna", seconds=19).create(SPEC)
+    refuses("estimated seconds = 20: must be at most 19 on this server", visiting(store, "anna", seconds=19).create, SPEC)
     visiting(store, "anna", seconds=20).create(SPEC)
     with pytest.raises(BadInput, match="estimated seconds = 30"):
         administration.check_cost(visiting(store, "anna", seconds=20), SPEC, 30.0)  # as the page estimates it
@@ -58,8 +57,7 @@ def test_a_run_that_would_take_too_long_is_refused_before_it_starts(store):
 
 def test_a_set_is_refused_whole(store):
     anna = visiting(store, "anna", places=2)
-    with pytest.raises(BadInput, match="your runs = 2"):
-        Sets(anna).create("q", {str(seed): replay.a_spec(seeds=(seed,)) for seed in range(3)})
+    refuses("your runs = 2", Sets(anna).create, "q", {str(seed): replay.a_spec(seeds=(seed,)) for seed in range(3)})
     assert store.unfinished() == []
 
 
@@ -224,8 +222,7 @@ def test_only_who_started_a_run_changes_it(store):
     study_id = Studies(anna).create(tuned.a_tuning())
     anna.request_stop(study_id)
     refuses("not started by you", lambda: Studies(bert).resume(study_id))
-    audit_id = Audits(bert).create(_finished(anna))  # everybody may audit what all can read
-    assert store.get(audit_id).owner == "bert"
+    assert store.get(Audits(bert).create(_finished(anna))).owner == "bert"  # everybody may audit what all can read
 
 
 def test_the_trash_of_another_visitor_is_neither_seen_nor_emptied(store):
@@ -281,10 +278,8 @@ def test_wrong_limits_are_refused_before_the_server_starts(home, capsys, monkeyp
     monkeypatch.setattr("os.execve", lambda *_, **__: pytest.fail("it started"))
     if said == "environment":
         monkeypatch.setenv(queue.VARIABLE, text)
-    assert cli.main(["app", *([f"--shared={text}"] if said == "option" else [])]) == 2
-    told = capsys.readouterr().err
-    assert says in told
-    assert told.count("\n") == 1
+    told = complaint(capsys, "app", *([f"--shared={text}"] if said == "option" else []))
+    assert (says in told, told.count("\n")) == (True, 1), told
 
 
 def _finished(store: Store, spec=SPEC) -> str:

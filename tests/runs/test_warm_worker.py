@@ -198,8 +198,7 @@ def test_a_warm_worker_of_another_store_is_not_used(store, make, tmp_path):
     ready = waiting(app)
     other = Store(f"sqlite:///{tmp_path / 'other.sqlite'}")
     run_id = other.create(replay.a_spec())
-    elsewhere = LocalExecutor(other, stand_in.command("replay:0.1"), app.warm)
-    elsewhere.submit(run_id)
+    LocalExecutor(other, stand_in.command("replay:0.1"), app.warm).submit(run_id)
     finishes_without(other, run_id, ready)
 
 

@@ -73,8 +73,7 @@ def test_events_are_in_the_store_while_the_run_goes_on_and_the_state_follows(sto
 
     worker.carry_out(store, run_id, engine=engine, executor=Bystander())
     assert seen[0][0] in (1, 2)  # two words on progress at once are kept as one
-    assert seen[1][0] - seen[0][0] == 8
-    assert [status for _, status in seen] == ["starting", "running"]
+    assert (seen[1][0] - seen[0][0], [status for _, status in seen]) == (8, ["starting", "running"])
 
 
 @pytest.mark.parametrize(("error", "kind", "says"), [
@@ -245,8 +244,7 @@ def test_a_terminal_whose_run_was_cancelled_waits_no_longer(store):
     first = replay.fill(store, replay.a_spec(), [], status="running")
     mine = store.create(replay.a_spec())
     assert not worker.wait_for_device(store, mine, lambda runs: store.request_stop(mine) and None)
-    assert worker.carry_out(store, mine) == "cancelled"
-    assert store.status(first) == "running"
+    assert (worker.carry_out(store, mine), store.status(first)) == ("cancelled", "running")
 
 
 def test_an_interrupt_while_waiting_cancels_the_run(store):

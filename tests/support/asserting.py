@@ -4,7 +4,7 @@ And what a command prints that has to end well.
 """
 
 import json
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Iterable
 from typing import Any, NoReturn
 
 import pytest
@@ -23,6 +23,12 @@ def printed(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     """What a command prints that has to end well."""
     assert cli.main(words) == 0
     return capsys.readouterr().out
+
+
+def complaint(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    """What a command says that has to be refused."""
+    assert cli.main(words) == 2
+    return capsys.readouterr().err
 
 
 def document_of(capsys: pytest.CaptureFixture[str], *words: str) -> Any:
@@ -50,6 +56,18 @@ def raising(error: BaseException | type[BaseException]) -> Callable[..., NoRetur
         raise error
 
     return act
+
+
+def in_turn(errors: Iterable[BaseException | None], act: Callable[..., Any]) -> Callable[..., Any]:
+    """What raises one of these at each call, or nothing where it is None, and then always does its work."""
+    left = iter(errors)
+
+    def acting(*given: Any, **named: Any) -> Any:
+        if (error := next(left, None)) is not None:
+            raise error
+        return act(*given, **named)
+
+    return acting
 
 
 def excludes(said: Container[object], *others: object) -> None:

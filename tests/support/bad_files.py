@@ -122,8 +122,7 @@ def _twice() -> bytes:
 
 def _invalid_text() -> bytes:
     """Parquet whose texts are no UTF-8."""
-    good = _parquet(text=["secret%%%%%%"] * N, label=LABELS)
-    return good.replace(b"%%%%%%", b"\xff\xfe\xff\xfe\xff\xfe")
+    return _parquet(text=["secret%%%%%%"] * N, label=LABELS).replace(b"%%%%%%", b"\xff\xfe\xff\xfe\xff\xfe")
 
 
 def _fake_npz() -> bytes:

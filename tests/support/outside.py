@@ -60,8 +60,7 @@ def terminal(spec: RunSpec, folder: Path) -> dict[str, object]:
     found["runs"] = _called(["runs", "--store", store])
     found["export"] = _called(["export", run_id, "--to", str(out), "--store", store, "--unprotected"])
     found |= {path.name: _file(path) for path in sorted(out.rglob("*")) if path.is_file()}
-    plain = json.dumps(found).replace(run_id, "RUN").replace(str(folder), "")
-    return dict(json.loads(plain))
+    return dict(json.loads(json.dumps(found).replace(run_id, "RUN").replace(str(folder), "")))
 
 
 def differences(found: object, expected: object, place: str = "") -> list[str]:
@@ -103,8 +102,7 @@ def _file(path: Path) -> object:
         rows = list(csv.DictReader(io.StringIO(content)))
         return [{name: "" if _is_released(name, row) else value for name, value in row.items()} for row in rows]
     if path.name == "report.html":  # without its section of figures and findings, and the run's short number
-        public = re.sub(r"<section>.*</section>| · run \w+(?=</p>)", "", content, flags=re.DOTALL)
-        return _AUDITED.sub("", public)
+        return _AUDITED.sub("", re.sub(r"<section>.*</section>| · run \w+(?=</p>)", "", content, flags=re.DOTALL))
     if path.suffix == ".html":  # a picture of accuracies: what it says of where they come from, but for the run's number
         return str(re.findall(r"<p>(.*?)</p>", content)[-1]).rpartition(" · ")[0]
     if path.suffix == ".svg":  # the same picture: its last text is where they come from

@@ -76,8 +76,7 @@ class Server:
     def _say(self, statement: str) -> None:
         import psycopg
 
-        to_all = self.url("postgres").replace("+psycopg", "")
-        with closing(psycopg.connect(to_all, autocommit=True)) as connection:
+        with closing(psycopg.connect(self.url("postgres").replace("+psycopg", ""), autocommit=True)) as connection:
             connection.execute(statement.encode())
 
 

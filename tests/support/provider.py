@@ -14,7 +14,6 @@ from joserfc import jwt
 from joserfc.jwk import RSAKey
 
 CLIENT, SECRET = "dpcl", "the-secret-of-this-client"
-PEOPLE = ("ada", "grace")
 
 
 @dataclass
@@ -46,7 +45,7 @@ class Provider:
     def page(self, query: dict[str, str]) -> str:
         """A page with a link for each person, who thereby logs in."""
         links = []
-        for person in PEOPLE:
+        for person in ("ada", "grace"):
             code = secrets.token_hex(8)
             self.asked[code] = person, query.get("nonce", "")
             answer = {"error": "access_denied"} if self.refuses else {"code": code}

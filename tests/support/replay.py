@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -39,6 +39,16 @@ def recorded(spec: RunSpec, *, n_tasks: int = 5) -> list[Event]:
         for cell in spec.cells():
             said.append(TaskLearned(cell, task, row := _row(cell, task), sum(row) / len(row), _spent(spec, cell)))
     return said + [_finished(spec, cell, n_tasks) for cell in spec.cells()]
+
+
+def altered(events: Sequence[Event], kind: type[Any], change: Callable[[Any], Event]) -> list[Event]:
+    """The same, those of a kind changed."""
+    return [change(event) if isinstance(event, kind) else event for event in events]
+
+
+def promising(events: Sequence[Event], **changes: Any) -> list[Event]:
+    """The same, with other guarantees."""
+    return altered(events, CellFinished, lambda event: replace(event, guarantee=replace(event.guarantee, **changes)))
 
 
 def half(events: Sequence[Event]) -> list[Event]:

@@ -1,7 +1,10 @@
-"""The ε calculators of the browser: the closed form as in Python, random batches as the library's Rényi accountant."""
+"""Elements in the browser: calculators as in Python, rooms that call only bounds privacy, scripts without modules."""
 
 import json
 import math
+import re
+from html.parser import HTMLParser
+from pathlib import Path
 from typing import Any
 
 import dp_accounting as dp
@@ -11,14 +14,19 @@ from dp_accounting.rdp import RdpAccountant
 from scipy.stats import norm
 
 from dpcl_core import paths
-from dpcl_core.elements import calculator
+from dpcl_core.elements import calculator, element
 from dpcl_core.elements.calculator import Question
-from dpcl_core.elements.element import CALCULATOR
-from dpcl_core.errors import BadInput
+from dpcl_core.elements.element import BALLOT, CALCULATOR, ELEMENTS, GALLERY, PICTURE, ROOM, ROOM_WORDS, Element
+from dpcl_core.figures import theme
+from dpcl_core.methods import catalog as methods
+from dpcl_core.paths import assets_dir
 from dpcl_core.privacy import accounting, statement
 from dpcl_core.privacy.accounting import subsampled_gaussian
 from dpcl_core.privacy.calculator import solve
+from dpcl_core.site import build
+from pages.parts.figure_card import json_bytes
 from tests.support import javascript
+from tests.support.asserting import refuses
 
 pytestmark = javascript.NEEDED
 SCRIPTS = ("drag/replay.mjs", "calculator/accountant.mjs")
@@ -110,8 +118,7 @@ def test_the_browser_has_the_limits_of_the_terminal(name: str, limit: str, beyon
     at = float(str(calculator.document()[limit]))
     rest = {"epsilon": None, "sigma": None, "delta": 1e-5, "sample_rate": 1.0, "n_steps": 1}
     assert solve(**rest | {name: at}).delta == 1e-5
-    with pytest.raises(BadInput, match="must be at"):
-        solve(**rest | {name: beyond * at})
+    refuses("must be at", solve, **rest | {name: beyond * at})
 
 
 def test_a_report_is_taken_over_and_what_the_element_cannot_have_reported_changes_nothing() -> None:
@@ -125,5 +132,96 @@ def test_a_report_is_taken_over_and_what_the_element_cannot_have_reported_change
 
 @pytest.mark.parametrize(("name", "text"), [("epsilon", "banana"), ("steps", "2.5"), ("steps", "0"), ("delta", "")])
 def test_what_is_no_number_is_refused_by_name(name: str, text: str) -> None:
-    with pytest.raises(BadInput, match=f"{name} = {text}: must be a"):
-        Question(**{name: text}).numbers()
+    refuses(f"{name} = {text}: must be a", Question(**{name: text}).numbers)
+
+
+@pytest.mark.parametrize("one", ELEMENTS, ids=lambda one: one.folder)
+@javascript.NEEDED
+def test_each_is_one_function_without_modules(one: Element) -> None:
+    check = f"const made = {one.classic}; process.stdout.write(`${{typeof made}} ${{made.name}} ${{made.length}}`);"
+    assert javascript.printed(check, kind="commonjs") == "function element 1"
+
+
+@pytest.mark.parametrize("one", [*ELEMENTS, GALLERY, ROOM, BALLOT], ids=lambda one: one.folder)
+@javascript.NEEDED
+def test_each_is_a_module_that_reads_bytes(one: Element, tmp_path: Path) -> None:
+    (tmp_path / "module.mjs").write_text(one.module_of_bytes, encoding="utf-8")
+    check = "import made from './module.mjs'; process.stdout.write(typeof made)"
+    assert javascript.printed(check, tmp_path) == "function"
+
+
+@javascript.NEEDED
+def test_bytes_of_json_are_the_data(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    one = _of(monkeypatch, "export default function element({ data, add }) {\n  return data.text + add;\n}")
+    (tmp_path / "module.mjs").write_text(one.module_of_bytes, encoding="utf-8")
+    sent = list(json_bytes({"text": "ε ≤ 1 \U0001f600"}))
+    drawn = f"made({{data: Uint8Array.from({sent}), add: '!', parentElement: {{}}}})"
+    check = f"import made from './module.mjs'; process.stdout.write({drawn})"
+    assert javascript.printed(check, tmp_path) == "ε ≤ 1 \U0001f600!"
+
+
+def _of(monkeypatch: pytest.MonkeyPatch, script: str) -> Element:
+    monkeypatch.setattr(element, "_read", lambda name: script if name.endswith(".mjs") else "<p></p>")
+    return Element("made", ("made.mjs",))
+
+
+@pytest.mark.parametrize("script", [
+    'import { a } from "./b.mjs";', 'const a = await import("b");', 'fetch("x");', "const a = 1;\nexport { a };"
+])
+def test_scripts_that_need_others_are_refused(monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+    with pytest.raises(ValueError, match="made: a script must not contain"):
+        _ = _of(monkeypatch, script).classic
+
+
+def test_no_text_of_the_data_ends_the_script(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = _of(monkeypatch, "export default function element({ data, parentElement }) {}")
+    html = one.inline({"text": "</script><!--<script>"}, name="here")
+    seen: list[str] = []
+    parser = HTMLParser()
+    parser.handle_starttag = lambda tag, attributes: seen.append(tag)  # type: ignore[method-assign, assignment]
+    parser.handle_endtag = lambda tag: seen.append(f"/{tag}")  # type: ignore[method-assign, assignment]
+    parser.feed(html)
+    assert seen == ["div", "/div", "script", "/script"]
+
+
+def test_every_script_in_the_elements_folders_belongs_to_an_element_or_a_figure() -> None:
+    used = {name for one in (*ELEMENTS, PICTURE, GALLERY, ROOM, BALLOT) for name in one.scripts}
+    used.add("shared/mounted.mjs")
+    used |= {f"live/{Path(name).stem}.mjs" for name in build.scripts() if name not in ("live/dom.js", build.CACHE)}
+    folder = paths.assets_dir()
+    assert {str(path.relative_to(folder)) for path in folder.glob("*/*.mjs")} == used
+
+
+def _found(*points: tuple[str, object, str, float]) -> str:
+    """The finding on points of these runs, budgets, standings and accuracies."""
+    sent = {
+        "words": ROOM_WORDS,
+        "points": [
+            {"run_id": run, "epsilon": epsilon, "standing": standing, "accuracy": accuracy, "name": "ibex", "method": "m"}
+            for run, epsilon, standing, accuracy in points
+        ],
+    }
+    script = "console.log(JSON.stringify(found(fromPython.points, fromPython.words, (method) => method)));"
+    return str(javascript.run(ROOM.module, script, sent=sent))
+
+
+def test_no_two_methods_of_a_class_have_one_mark() -> None:
+    marks = javascript.run(ROOM.module, "console.log(JSON.stringify([...Array(30).keys()].map(mark)));")
+    assert len({(mark["d"], mark["fill"]) for mark in marks}) == len(marks) > len(methods.CARDS)
+
+
+def test_colours_are_those_of_figures() -> None:
+    sheet = (assets_dir() / "room/room.css").read_text(encoding="utf-8")
+    colours = re.findall(r"--c(\d): light-dark\((#\w+), (#\w+)\);", sheet)
+    assert colours == [(str(n), *(theme.colour_of_series(n, dark) for dark in (False, True))) for n in range(8)]
+
+
+def test_the_best_with_privacy_has_a_bound() -> None:
+    said = _found(("a", 1, "bound", 0.7), ("a", "inf", "bound", 0.95), ("b", 0.5, "claimed", 0.9), ("c", 1, "none", 0.8))
+    assert said == "3 runs. The best with privacy so far: 70 % at ε = 1, m, by ibex."
+    assert _found() == ROOM_WORDS["none"]
+
+
+@pytest.mark.parametrize(("epsilon", "standing"), [("inf", "bound"), (0.5, "claimed"), (1, "none"), (1, "replay")])
+def test_a_run_without_a_bound_is_never_the_best_with_privacy(epsilon: object, standing: str) -> None:
+    assert _found(("a", epsilon, standing, 0.9)) == "One run. No result with a bound on ε so far."
