@@ -56,8 +56,7 @@ def test_the_area_of_two_gaussians_gives_back_how_far_apart_they_are() -> None:
 def test_a_perfect_attack_proves_what_counting_does() -> None:
     """No pair lost of so many: 0.05^(1/n) of them at least are won, as of n independent ones."""
     found = gaussian_bound(np.ones(500), np.zeros(500), DELTA, 0.95)
-    mu = math.sqrt(2) * norm.ppf(0.05 ** (1 / 500))
-    assert found == pytest.approx(gaussian.epsilon(1 / mu, DELTA))
+    assert found == pytest.approx(gaussian.epsilon(1 / (math.sqrt(2) * norm.ppf(0.05 ** (1 / 500))), DELTA))
 
 
 def test_scores_that_tell_nothing_prove_nothing() -> None:
@@ -119,8 +118,7 @@ def test_a_choice_among_statistics_costs_no_false_alarm() -> None:
 def test_the_fault_that_is_named_is_caught_nine_times_in_ten() -> None:
     """200 audits of the very fault, by fixed seeds: 160 or fewer caught, or 197 or more, would be 1-in-10^5 events."""
     n = 4000
-    honest = Area(float(norm.cdf(MU / math.sqrt(2))), 0.0, n)
-    factor = detectable(honest, 1.0, DELTA, 0.975)
+    factor = detectable(Area(float(norm.cdf(MU / math.sqrt(2))), 0.0, n), 1.0, DELTA, 0.975)
     assert 0.6 < factor < 0.9
     faulty = (ideal(np.random.default_rng([5, k]), n, MU / factor) for k in range(200))
     assert 160 < sum(gaussian_bound(*sides, DELTA, 0.975) > 1.0 for sides in faulty) < 197
@@ -146,8 +144,7 @@ def test_an_audit_that_proves_more_than_is_accounted_says_so_first() -> None:
 def test_the_bound_of_a_perfect_attack_is_that_of_clopper_and_pearson() -> None:
     """1,000 hits of 1,000 on both sides: both rates are at least 0.025^(1/1000) at 97.5 % confidence."""
     rate = 0.025 ** (1 / 1000)
-    found = lower_bound(np.ones(2000), np.zeros(2000), DELTA)
-    assert found == pytest.approx(math.log((rate - DELTA) / (1 - rate)))
+    assert lower_bound(np.ones(2000), np.zeros(2000), DELTA) == pytest.approx(math.log((rate - DELTA) / (1 - rate)))
 
 
 def test_coin_flips_prove_nothing() -> None:
@@ -213,8 +210,7 @@ def test_one_noise_for_all_coins_is_wronged_as_rarely_as_is_said() -> None:
     rng = np.random.default_rng(1)
     coins = rng.integers(0, 2, (4000, n))
     total = (coins - 0.5).sum(axis=1) * mu + rng.standard_normal(4000)  # each coin moves it by mu
-    right = (coins == (total > 0)[:, None]).sum(axis=1)
-    assert (right >= least).mean() <= 0.05
+    assert ((coins == (total > 0)[:, None]).sum(axis=1) >= least).mean() <= 0.05
 
 
 @pytest.mark.parametrize(

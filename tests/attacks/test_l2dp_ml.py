@@ -92,8 +92,7 @@ def test_differencing_wins_against_the_very_draws_of_the_learner_and_not_against
 
     def shared(rows: np.ndarray) -> np.ndarray:
         plan = plan_of_digits()
-        drawn = nets.draw(plan, ReleaseNoise(), 1, 8, "cpu", "per-class")
-        return rows + drawn.inputs.numpy().ravel() / plan.n_mean
+        return rows + nets.draw(plan, ReleaseNoise(), 1, 8, "cpu", "per-class").inputs.numpy().ravel() / plan.n_mean
 
     def fresh(rows: np.ndarray) -> np.ndarray:
         steps = [noisy_means([torch.from_numpy(row)], 1.0, 40.0, ReleaseNoise())[0] for row in rows]
@@ -279,8 +278,7 @@ def test_the_likelihood_test_tells_the_data_by_what_no_noise_explains(digits: tu
     assert game.share_right >= 0.7  # chance alone would be there in one of 120 cases
     chi1, chi2 = 4 * NOISE.laplace((64,)), 8 * NOISE.laplace((8,))
     released = l2dp_games.step(digits[0][:100], theta, chi1, chi2)
-    changed = np.vstack([digits[0][:99], digits[0][100]])
-    assert l2dp_games.Hypothesis(changed, theta).residual(released) > 1e-6
+    assert l2dp_games.Hypothesis(np.vstack([digits[0][:99], digits[0][100]]), theta).residual(released) > 1e-6
 
 
 def test_a_game_counts_both_kinds_of_error() -> None:

@@ -199,8 +199,7 @@ def test_who_watches_the_stream_sees_more_than_who_looks_at_the_newest_model(mak
     assert all_of[0] == pytest.approx(newest[0])
     assert all_of[-1] > newest[-1] + 0.05
     assert all_of[-1] > all_of[0] - 0.01
-    mu = 1 / gaussian.sigma(epsilon, 1e-5)
-    assert all_of[-1] == pytest.approx(norm.cdf(mu / math.sqrt(2)), abs=0.05)
+    assert all_of[-1] == pytest.approx(norm.cdf(1 / gaussian.sigma(epsilon, 1e-5) / math.sqrt(2)), abs=0.05)
     assert Audited.read(found.document()) == found
 
 

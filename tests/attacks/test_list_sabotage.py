@@ -118,8 +118,7 @@ def test_a_fault_in_given_lists_is_found(fault: str, monkeypatch: pytest.MonkeyP
 def test_a_client_s_name_on_a_list_costs_what_is_charged() -> None:
     """The two probabilities of one label's decision, on neighbouring counts, are as close as the ledger says."""
     spent, delta = 0.5, 1e-6
-    chances = [one / of_labels.ONE for one in of_labels.chances(spent, delta, 30)]
-    for less, more in pairwise(chances):
+    for less, more in pairwise([one / of_labels.ONE for one in of_labels.chances(spent, delta, 30)]):
         assert more <= math.exp(spent) * less + delta + 1e-15
         assert 1 - less <= math.exp(spent) * (1 - more) + delta + 1e-15
 

@@ -39,8 +39,7 @@ def nulls(n: int, epsilon: float, seed: int, factor: float = 1.0) -> tuple[np.nd
     """Scores of n coins under Gaussian noise that costs epsilon, times a factor."""
     random = np.random.default_rng(seed)
     coins = random.integers(0, 2, n).astype(bool)
-    mu = 1 / gaussian.sigma(epsilon, DELTA) / factor
-    return random.normal(mu * coins)[:, None], coins
+    return random.normal(coins / gaussian.sigma(epsilon, DELTA) / factor)[:, None], coins
 
 
 def judged(seed: int, factor: float = 1.0) -> audit_bounds.Audited:
@@ -54,8 +53,7 @@ def test_a_method_that_keeps_its_word_is_rarely_called_wrong_and_one_with_half_t
     assert sum(one.exceeds for one in found) <= 18
     factor = float(found[0].detects.removeprefix("noise × "))
     assert 0.1 < factor < 1.0
-    broken = [judged(seed, factor) for seed in range(50)]
-    assert sum(one.exceeds for one in broken) >= binom.ppf(1e-3, 50, 0.85)
+    assert sum(judged(seed, factor).exceeds for seed in range(50)) >= binom.ppf(1e-3, 50, 0.85)
 
 
 def test_the_chance_of_a_right_guess_is_that_of_simulated_scores() -> None:
@@ -283,8 +281,7 @@ def test_people_who_recur_are_told_by_every_release(method: str, adapter: str, f
 def test_who_is_in_one_task_is_played_in_one_unless_it_is_read_again() -> None:
     tasks = {one: feature_games.pictures_game(of_pictures(*one), 4.0, 5).known.n_tasks for one in PICTURES}
     assert list(tasks.values()) == [1, 1, 2]
-    once = of_pictures("non-cl", "film", release="once")
-    assert feature_games.pictures_game(once, 4.0, 5).known.n_tasks == 1
+    assert feature_games.pictures_game(of_pictures("non-cl", "film", release="once"), 4.0, 5).known.n_tasks == 1
 
 
 # Faults that only releases after the first task show: no audit of one task can find them.

@@ -31,10 +31,9 @@ def few(found: Mails) -> Mails:
     """One mail of each code that is planted 16 times, and these codes beside the controls; three mails to test with."""
     codes = tuple(code for code in found.canaries if code.repetitions == 16)
     rows = [first_mail(found, code.prefix + code.code) for code in codes]
-    kept = tuple(code for code in found.canaries if code.repetitions in (0, 16))
     return Mails(
         found.train[rows][:, : FEW.length], found.labels[rows], found.test[:3, : FEW.length], found.test_labels[:3],
-        found.classes, kept,
+        found.classes, tuple(code for code in found.canaries if code.repetitions in (0, 16)),
     )  # fmt: skip
 
 
@@ -53,8 +52,7 @@ def test_mails_hold_their_codes_so_often_and_controls_never() -> None:
     for found in every():
         for code in found.canaries:
             ids = ready.encode(code.prefix + code.code)[0]
-            n_times = int((found.train[:, : len(ids), TOKEN] == ids).all(axis=1).sum())
-            assert n_times == code.repetitions
+            assert int((found.train[:, : len(ids), TOKEN] == ids).all(axis=1).sum()) == code.repetitions
         counts = {level: sum(code.repetitions == level for code in found.canaries) for level in planted_canaries.LEVELS}
         assert counts == planted_canaries.n_codes()
     first, second, _ = every()

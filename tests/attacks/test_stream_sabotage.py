@@ -115,8 +115,7 @@ def changed_by_a_resume() -> str:
 
 def not_the_square_root() -> str:
     for decay in (1.0, 0.8):
-        of = continual.square_root(8, decay)
-        column, zeros = toeplitz(of.column, np.zeros(8)), np.zeros(8)
+        column, zeros = toeplitz(continual.square_root(8, decay).column, np.zeros(8)), np.zeros(8)
         if not np.allclose(column @ column, toeplitz(decay ** np.arange(8), zeros), atol=1e-3):
             return f"C C is not A for decay {decay}"
     return ""

@@ -46,8 +46,7 @@ def test_fresh_adapters_change_nothing_and_trained_ones_do(name: str, weights: P
     found = model(model.embed(tokens), mask)
     assert found.shape == (3, 12, size)
     torch.testing.assert_close(found, frozen(input_ids=tokens).logits, atol=1e-6, rtol=0)
-    changed = drawn_anew(model)(model.embed(tokens), mask)
-    assert (changed - found).abs().max() > 1e-3
+    assert (drawn_anew(model)(model.embed(tokens), mask) - found).abs().max() > 1e-3
     torch.testing.assert_close(frozen(input_ids=tokens).logits, found, atol=1e-6, rtol=0)
 
 
@@ -92,8 +91,7 @@ def test_there_is_no_dropout_even_in_training_mode(name: str, weights: Path) -> 
     language_models.put(weights / "somebody--gpt2")
     model = drawn_anew(causal.adapted(name, "cpu", rank=4, alpha=8, seed=0)).train()
     tokens = ids(2, 9, plain_language.load_tokenizer(name).size)
-    results = [model(model.embed(tokens), torch.ones_like(tokens)) for _ in range(2)]
-    assert torch.equal(*results)
+    assert torch.equal(*(model(model.embed(tokens), torch.ones_like(tokens)) for _ in range(2)))
 
 
 def test_gradients_reach_the_factors_alone_and_pass_to_the_embeddings(weights: Path) -> None:
@@ -260,8 +258,7 @@ def test_a_damaged_file_is_computed_again_and_another_network_has_its_own(tmp_pa
     (file,) = tmp_path.iterdir()
     file.write_bytes(b"0" + file.read_bytes()[1:])
     assert torch.equal(kept(net, tmp_path).of(IDS[:1], mask), fresh)
-    others = [Adapted(network("llama", seed=1), 2, 4.0, 0, 2), Adapted(network("llama"), 2, 4.0, 0, 1)]
-    for other in others:
+    for other in (Adapted(network("llama", seed=1), 2, 4.0, 0, 2), Adapted(network("llama"), 2, 4.0, 0, 1)):
         assert not torch.equal(kept(other, tmp_path).of(IDS[:1], mask), fresh)
     assert len(list(tmp_path.iterdir())) == 3
 
@@ -315,8 +312,7 @@ def test_padding_changes_nothing_and_counts_zero(model: plain_language.PlainMode
     alone = [model.log_probabilities(row[None, : 5 * (place + 1)])[0] for place, row in enumerate(tokens)]
     for place in range(6):
         tokens[place, 5 * (place + 1) :] = PADDING
-    together = model.log_probabilities(tokens)
-    for place, row in enumerate(together):
+    for place, row in enumerate(model.log_probabilities(tokens)):
         np.testing.assert_allclose(row[: 5 * (place + 1)], alone[place], atol=TOLERANCE, rtol=RELATIVE)
         assert not row[5 * (place + 1) :].any()
 
@@ -387,8 +383,7 @@ SPANS = (Span(12, 20, "NAME"), Span(24, 33, "CARD"), Span(38, 50, "D:public figu
 
 def by_hand(string: str, spans: tuple[Span, ...], length: int) -> np.ndarray:
     """Character by character, token by token."""
-    ready = plain_language.load_tokenizer("lm-tiny")
-    ids, offsets = ready.encode(string)
+    ids, offsets = plain_language.load_tokenizer("lm-tiny").encode(string)
     found = np.zeros((length, 3), np.int32)
     found[:, TOKEN] = PADDING
     for place, (token, (start, end)) in enumerate(list(zip(ids, offsets, strict=True))[:length]):
@@ -423,8 +418,7 @@ def test_a_stop_word_inside_a_span_is_both() -> None:
 def test_only_whole_words_are_stop_words() -> None:
     found = plain_language.read(Texts(["to them, Theodor and, and ANd"]), "lm-tiny", 64)[0]
     shown = [plain_language.load_tokenizer("lm-tiny").shown(token) for token in found[found[:, TOKEN] != PADDING, TOKEN]]
-    stopped = "".join(text for text, stop in zip(shown, found[:, STOP], strict=False) if stop)
-    assert stopped == "to and ANd"
+    assert "".join(text for text, stop in zip(shown, found[:, STOP], strict=False) if stop) == "to and ANd"
 
 
 def test_ten_times_as_many_texts_take_about_ten_times_as_many_steps() -> None:
@@ -457,8 +451,7 @@ def bundled() -> Tokenizer:
 @pytest.mark.parametrize("string", ODD)
 def test_every_character_of_any_text_is_in_a_token(bundled: Tokenizer, string: str) -> None:
     ids, offsets = bundled.encode(string)
-    covered = {place for start, end in offsets for place in range(start, end)}
-    assert covered == set(range(len(string)))
+    assert {place for start, end in offsets for place in range(start, end)} == set(range(len(string)))
     assert all(0 <= token < bundled.size for token in ids)
     assert not {bundled.bos, bundled.eos} & set(ids)
     assert bundled.encode_all(ODD)[ODD.index(string)] == (ids, offsets)

@@ -70,8 +70,7 @@ def test_every_word_has_the_vector_of_its_first_piece_in_its_sentence() -> None:
     np.testing.assert_allclose(lengths[[0, 1, 3, 4, 5]], 1, atol=1e-6)
     assert (lengths[6 : 6 + 510] > 0.99).all()
     assert (lengths[6 + 510 :] == 0).all()
-    alone = features("minilm", Sentences([("quiet", "rivers")]))
-    np.testing.assert_array_equal(found[4:6], alone)
+    np.testing.assert_array_equal(found[4:6], features("minilm", Sentences([("quiet", "rivers")])))
     assert np.abs(found[1] - found[4]).max() > 0.01, "the same word elsewhere has another vector"
 
 
@@ -202,11 +201,9 @@ def test_a_model_of_the_library_by_name_gives_what_minilm_gives(tmp_path: Path, 
     shutil.copytree(found, tmp_path / "weights" / name.replace("/", "--"))
     monkeypatch.setenv("DPCL_WEIGHTS", str(tmp_path / "weights"))
     assert catalog.available(catalog.card(f"st:{name}")) is None
-    words = Sentences([("Unbelievably", "quiet", "\u200b", "rivers"), ("x",) * 100])
-    for content in (TEXTS, words):
+    for content in (TEXTS, Sentences([("Unbelievably", "quiet", "\u200b", "rivers"), ("x",) * 100])):
         mine = features("minilm", content)
-        theirs = features(f"st:{name}", content)
-        np.testing.assert_allclose(theirs, mine, atol=2e-6)
+        np.testing.assert_allclose(features(f"st:{name}", content), mine, atol=2e-6)
     monkeypatch.setenv("DPCL_HOME", str(tmp_path / "another home"))  # without vectors that are kept
     last = features(f"st:{name}", Texts(TEXTS.strings[-1:]))
     np.testing.assert_array_equal(last, features(f"st:{name}", TEXTS)[-1:])
@@ -332,8 +329,7 @@ def test_each_kind_is_measured_and_deleted_alone(name: str) -> None:
     before = {kept.name: kept.size for kept in catalog.backbones_by_kind()}
     assert before[name] == 1000
     assert catalog.clean(name).size == 1000
-    after = {kept.name: kept.size for kept in catalog.backbones_by_kind()}
-    assert after == before | {name: 0}
+    assert {kept.name: kept.size for kept in catalog.backbones_by_kind()} == before | {name: 0}
 
 
 @pytest.mark.parametrize(
@@ -343,8 +339,7 @@ def test_sizes_do_not_tell_how_many_rows_there_are(exact: int, shown: int, capsy
     """Features of one row more are 16 bytes more."""
     paths.features_dir().mkdir(parents=True, exist_ok=True)
     (paths.features_dir() / "part.npz").write_bytes(b"x" * exact)
-    sizes = {row["name"]: row["bytes"] for row in document_of(capsys, "cache")}
-    assert sizes["features"] == shown
+    assert {row["name"]: row["bytes"] for row in document_of(capsys, "cache")}["features"] == shown
 
 
 def test_command_prints_sizes_and_deletes(capsys: pytest.CaptureFixture[str]) -> None:

@@ -158,8 +158,7 @@ def test_a_download_that_fails_gives_one_sentence(error: Exception, said: str, m
 
 def test_a_folder_without_a_tokenizer_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DPCL_WEIGHTS", str(tmp_path))
-    folder = language_models.put(tmp_path / "somebody--gpt2")
-    (folder / "tokenizer.json").unlink()
+    (language_models.put(tmp_path / "somebody--gpt2") / "tokenizer.json").unlink()
     with pytest.raises(BadInput, match="must have a tokenizer that transformers can read") as caught:
         plain_language.load_tokenizer(f"hf:{MODEL}")
     assert "\n" not in str(caught.value)

@@ -71,8 +71,7 @@ def test_pictures_are_kept_as_they_are_computed_and_shared_by_sets(monkeypatch: 
         TimmExtractor, "_computed", lambda self, images, rows: (computed.append(len(rows)), honest(self, images, rows))[1]
     )
     given = pictures(11)
-    opened = extractor.load("lite0", resolution=96)
-    stopped = opened.batches(Images(given, (48, 48, 3)))
+    stopped = extractor.load("lite0", resolution=96).batches(Images(given, (48, 48, 3)))
     assert [len(next(stopped)) for _ in range(3)] == [0, 4, 4]
     stopped.close()  # type: ignore[attr-defined]
     whole = features(given, 96)

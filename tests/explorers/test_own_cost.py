@@ -58,8 +58,7 @@ def test_her_vectors_distance_is_that_of_the_joint_gaussian_of_all_releases(monk
     vectors = random.uniform(0, 0.4, (5, 3))
     of = continual.choose(5).factorisation
     moved = [sum(of.column[t - j] * vectors[j] for j in range(t + 1)) for t in range(5)]
-    std = gaussian.sigma(1.0, 1e-5) * of.sensitivity()
-    expected = gaussian.epsilon(std / float(np.linalg.norm(moved)), 1e-5)
+    expected = gaussian.epsilon(gaussian.sigma(1.0, 1e-5) * of.sensitivity() / float(np.linalg.norm(moved)), 1e-5)
     assert own_cost._epsilon(spec, ledger, vectors @ vectors.T) == pytest.approx(expected, rel=1e-6)
     assert own_cost._epsilon(spec, ledger, np.zeros((5, 5))) == 0.0
 

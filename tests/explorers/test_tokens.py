@@ -273,8 +273,7 @@ def reader() -> Iterator[TokenReader]:
 def test_it_scores_as_this_process_does(reader: TokenReader) -> None:
     found = reader.scored(READ, ("a", "b", "c"), TASKS)
     counts = tokens.counted([Texts(list(task)) for task in TASKS])
-    expected = tokens.scored(READ, sensitivity.commonness(counts), ["a", "b", "c"])
-    for one, other in zip(found, expected, strict=True):
+    for one, other in zip(found, tokens.scored(READ, sensitivity.commonness(counts), ["a", "b", "c"]), strict=True):
         assert (one.tokens, one.is_stop, one.kinds, one.label) == (other.tokens, other.is_stop, other.kinds, other.label)
         np.testing.assert_allclose(one.probability, other.probability, rtol=1e-5)
         np.testing.assert_allclose(one.commonness, other.commonness, rtol=1e-12)

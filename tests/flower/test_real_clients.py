@@ -92,8 +92,7 @@ def network(folders: Sequence[Path]) -> Wire:
 
 def carried_out(folders: Sequence[Path], over: Wire | None = None) -> tuple[list[Event], list[str]]:
     log: list[str] = []
-    part = participant.read_part(folders[0])
-    return list(exchange.events(part, over or network(folders), log.append)), log
+    return list(exchange.events(participant.read_part(folders[0]), over or network(folders), log.append)), log
 
 
 def compared(events: Iterable[Event]) -> list[Mapping[str, JsonValue]]:
@@ -131,8 +130,7 @@ def test_several_groups_are_matched_to_what_was_released(tmp_path: Path) -> None
     over = network(folders := parts(spec, tmp_path, again))
     events, _ = carried_out(folders, over)
     assert compared(events) == compared(simulated(spec, again))
-    questions = [record for n, record in over.asked if record["kind"] == "question" and n == 100]
-    first, second = questions
+    first, second = [record for n, record in over.asked if record["kind"] == "question" and n == 100]
     assert first["shape"] == [2, 3, clients.WIDTH]
     assert first["state"] != second["state"]
 
@@ -332,8 +330,7 @@ def test_a_client_refuses_what_its_settings_do_not_ask(tmp_path: Path) -> None:
         refuses(re.escape(what), exchange.reply, fresh, changed, error=(BadInput, ValueError, KeyError))
     assert not (fresh / exchange.SPENT).exists()
     assert "vector" in exchange.reply(fresh, good)
-    written_otherwise = [question(good, round=str(good["round"])), question(good, task=float(str(good["task"])))]
-    for same in (good, *written_otherwise):
+    for same in (good, question(good, round=str(good["round"])), question(good, task=float(str(good["task"])))):
         refuses("it was answered before", exchange.reply, fresh, same)
 
 

@@ -154,8 +154,7 @@ def test_what_a_container_says_is_declared(name: str, tmp_path: Path, monkeypatc
     (one,), (plan,) = of_kind(events, CellFinished), of_kind(events, Planned)
     said = "what a parquet file says of its columns, for all rows together: names, types and lists of categories"
     assert one.guarantee.not_covered.count(said) == 1
-    of_single_people = datasets.card("own:mine").limits[0]
-    assert (of_single_people in one.guarantee.not_covered) is (name == "cosine")
+    assert (datasets.card("own:mine").limits[0] in one.guarantee.not_covered) is (name == "cosine")
     assert said in json.dumps(card_document.document("0" * 12, "m", "d", [one], plan))
 
 

@@ -46,10 +46,9 @@ def learner(
     params: CosineParams | None = None,
 ) -> CosineClassifier:  # fmt: skip
     """The cosine classifier that trains for real, its noise replaced by these draws [tasks, classes of a task, K]."""
-    privacy = PrivacySpec(epsilons=(cell.epsilon,), delta=cosine_replay.DELTA)
     spec = RunSpec(
         method="cosine", params=params or CosineParams(), scenario=ClassIncremental(tasks=n_tasks), labels=labels,
-        privacy=privacy, seeds=(cell.seed,),
+        privacy=PrivacySpec(epsilons=(cell.epsilon,), delta=cosine_replay.DELTA), seeds=(cell.seed,),
     )  # fmt: skip
     public = tuple(range(n_classes))
     context = PublicContext(n_inputs=draws.shape[-1], n_classes=n_classes, public=public, n_people=1000, n_tasks=n_tasks)

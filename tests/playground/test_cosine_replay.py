@@ -148,8 +148,7 @@ def test_the_twin_in_javascript_agrees(setting: str) -> None:
 def test_the_odds_in_javascript_are_those_of_the_statement() -> None:
     cases = [(epsilon, delta) for epsilon in (0.1, 0.5, 1.0, 2.0, 8.0, 700.0, 1000.0) for delta in (0.0, 1e-5, 0.01, 0.7)]
     asked = "console.log(JSON.stringify(fromPython.map(([epsilon, delta]) => oddsPercent(epsilon, delta))));"
-    answers = javascript.run(REPLAY, asked, sent=cases)
-    for case, percent in zip(cases, answers, strict=True):
+    for case, percent in zip(cases, javascript.run(REPLAY, asked, sent=cases), strict=True):
         assert statement.ODDS.format(percent=percent) == statement.odds(*case)
 
 

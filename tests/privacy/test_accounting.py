@@ -312,8 +312,7 @@ STEPS = dp.SelfComposedDpEvent(dp.PoissonSampledDpEvent(0.02, dp.GaussianDpEvent
 )
 def test_no_epsilon_moves_from_the_librarys_by_a_billionth(events: list[dp.DpEvent], adjacency: Adjacency) -> None:
     """On the same grid: NumPy's and our own here are convolutions, normal tails, and what is cut off of a composition."""
-    interval = accounting._interval(events, DELTA, adjacency)
-    theirs = dp.pld.PLDAccountant(RELATIONS[adjacency], interval)
+    theirs = dp.pld.PLDAccountant(RELATIONS[adjacency], accounting._interval(events, DELTA, adjacency))
     for event in events:
         theirs.compose(event)
     assert Pld().epsilon(events, DELTA, adjacency) == pytest.approx(theirs.get_epsilon(DELTA), rel=0, abs=1e-9)
@@ -370,8 +369,7 @@ def test_sampled_steps_agree_with_the_first_accountant_and_a_tenth_less_noise_do
     event: dp.SelfComposedDpEvent, adjacency: Adjacency
 ) -> None:
     found = second.interval([event, LIST], DELTA, adjacency)
-    first = Pld().epsilon([event, LIST], DELTA, adjacency)
-    assert found.low <= first <= found.high * 1.001
+    assert found.low <= Pld().epsilon([event, LIST], DELTA, adjacency) <= found.high * 1.001
     assert found.high - found.low < 0.01 * found.low
     match event.event:
         case dp.PoissonSampledDpEvent(rate, dp.GaussianDpEvent(sigma)):
@@ -384,11 +382,9 @@ def test_sampled_steps_agree_with_the_first_accountant_and_a_tenth_less_noise_do
 def test_lists_of_labels_are_exact() -> None:
     """One decision at its own delta plus the slack: (delta - d) / (1 - d) = p (1 - e^(at - e)), by hand."""
     found = second.interval([LIST], DELTA, "add-remove")
-    chance = 1 / (1 + math.exp(-0.1))
-    by_hand = 0.1 + math.log(1 - (DELTA - 1e-6) / (1 - 1e-6) / chance)
+    by_hand = 0.1 + math.log(1 - (DELTA - 1e-6) / (1 - 1e-6) / (1 / (1 + math.exp(-0.1))))
     assert found.low == found.high == pytest.approx(by_hand, rel=1e-9)
-    twice = second.interval([LIST], DELTA, "replace")
-    assert twice == second.interval([LIST, LIST], DELTA, "add-remove")
+    assert second.interval([LIST], DELTA, "replace") == second.interval([LIST, LIST], DELTA, "add-remove")
 
 
 def test_noisy_copies_add_up_under_replace() -> None:

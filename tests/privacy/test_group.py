@@ -51,8 +51,7 @@ def test_noise_for_a_rows_budget_keeps_a_person_within_the_asked_one(size: int, 
     for asked, epsilon in zip(privacy.epsilons[:-1], of_row.epsilons, strict=False):
         sigma = gaussian.sigma(epsilon, of_row.delta, gaussian.SENSITIVITY[privacy.adjacency])
         event = dp.GaussianDpEvent(sigma)
-        spent = budgets.epsilon_of(Pld(), [event], privacy.delta, privacy.adjacency, size)
-        assert spent <= asked
+        assert budgets.epsilon_of(Pld(), [event], privacy.delta, privacy.adjacency, size) <= asked
         less = dp.GaussianDpEvent(0.5 * sigma)
         assert budgets.epsilon_of(Pld(), [less], privacy.delta, privacy.adjacency, size) > asked
 
@@ -161,8 +160,7 @@ def test_which_words_of_a_sentence_count_follows_from_that_sentence(gone: int) -
     np.testing.assert_array_equal(sizes, np.minimum(np.bincount(of), 4))
     assert all(np.ptp(counted[of[counted] == one]) == sizes[one] - 1 for one in range(40)), "they are neighbours"
     fewer = words.take(np.flatnonzero(of != gone))
-    left = fewer.inputs[fewer.neighbouring_words(4), 0]
-    np.testing.assert_array_equal(left, counted[of[counted] != gone])
+    np.testing.assert_array_equal(fewer.inputs[fewer.neighbouring_words(4), 0], counted[of[counted] != gone])
     starts = [counted[of[counted] == one][0] - np.flatnonzero(of == one)[0] for one in range(40)]
     assert len(set(starts)) > 3, "not always the first words"
 

@@ -232,8 +232,7 @@ def test_a_list_and_a_gaussian_compose_as_the_closed_form_says(epsilon: float, s
     exact = both(epsilon, DELTA / 20, sigma, DELTA)
     found = Pld().epsilon([LabelListDpEvent(epsilon, DELTA / 20), dp.GaussianDpEvent(sigma)], DELTA, "add-remove")
     assert exact - 1e-9 <= found <= exact + 1.5e-3
-    basic = epsilon + gaussian.epsilon(sigma, DELTA - DELTA / 20)
-    assert found < basic, "tighter than adding up"
+    assert found < epsilon + gaussian.epsilon(sigma, DELTA - DELTA / 20), "tighter than adding up"
 
 
 @pytest.mark.parametrize("size", [2, 5])

@@ -111,8 +111,7 @@ def test_rows_are_added_up_in_one_order_however_they_lie_in_memory() -> None:
         doubles = finite_rows(lying)
         assert doubles.flags.c_contiguous
         for place in (0, 49):
-            alone = np.linalg.norm(rows[place : place + 1], axis=1)[0]
-            assert np.linalg.norm(doubles, axis=1)[place] == alone
+            assert np.linalg.norm(doubles, axis=1)[place] == np.linalg.norm(rows[place : place + 1], axis=1)[0]
 
 
 def test_the_attack_finds_floating_point_noise() -> None:
@@ -145,8 +144,7 @@ def test_no_last_digit_of_any_release_tells_of_the_person(name: str) -> None:
 
 def assert_fits_its_law(values: np.ndarray, clean: np.ndarray, step: float) -> None:
     """Single precision: the mean square about the clean value is that of the noise and of rounding; false alarm 1e-6."""
-    apart = values - np.tile(clean, len(values) // len(clean))
-    statistic = float((apart**2).sum()) / (STD**2 + step**2 / 12)
+    statistic = float(((values - np.tile(clean, len(values) // len(clean))) ** 2).sum()) / (STD**2 + step**2 / 12)
     assert chi2.ppf(5e-7, len(values)) < statistic < chi2.isf(5e-7, len(values))
 
 

@@ -142,8 +142,7 @@ def test_without_noise_copies_are_what_they_are_of_and_nothing_bounds_what_they_
 def test_the_ledger_says_the_closed_form_of_anything_that_is_epsilon_dp(epsilon: float) -> None:
     """(epsilon, 0)-DP is at most (e', delta)-DP with delta = (e^epsilon - e^e') / (1 + e^epsilon) (Kairouz et al. 2015)."""
     book = ledger()
-    randomiser = Randomiser(1, epsilon / 3, 2 * epsilon / 3)
-    noisy_records(*NOBODY, SPACE, randomiser, ReleaseNoise(), book, task=0)
+    noisy_records(*NOBODY, SPACE, Randomiser(1, epsilon / 3, 2 * epsilon / 3), ReleaseNoise(), book, task=0)
     expected = math.log(math.exp(epsilon) - DELTA * (1 + math.exp(epsilon)))
     assert book.epsilon() == pytest.approx(expected, rel=1e-6)
     assert book.epsilon() <= epsilon
@@ -424,8 +423,7 @@ def test_calibration_of_a_text(epsilon: float, once: float, each: float, thrice:
     assert found == pytest.approx(once, rel=1e-3)
     assert text_mechanisms.true_epsilon(found, TEXT_DELTA) == pytest.approx(each, abs=1e-3)
     assert text_mechanisms.ratio_for(epsilon, TEXT_DELTA, 64, 3) == pytest.approx(thrice, rel=3e-3)
-    at = gaussian.delta(epsilon, found, 2 * math.sqrt(64))
-    assert TEXT_DELTA * (1 - 1e-3) < at <= TEXT_DELTA
+    assert TEXT_DELTA * (1 - 1e-3) < gaussian.delta(epsilon, found, 2 * math.sqrt(64)) <= TEXT_DELTA
     assert gaussian.delta(epsilon, text_mechanisms.ratio_for(epsilon, TEXT_DELTA), 2) == pytest.approx(TEXT_DELTA, rel=1e-3)
     assert text_mechanisms.ratio_for(math.inf, TEXT_DELTA, 64) == 0
 
@@ -461,8 +459,7 @@ def test_the_noise_level_by_scipys_distributions(first: float, second: float, n_
 def test_one_squared_length_reveals_sigma_as_far_as_the_paper_s_dimensions_allow() -> None:
     """Relative standard deviation 1 / sqrt(2 d), by simulation; 4,000 draws, six standard errors."""
     for width, share in ((64, 0.088), (768, 0.026)):
-        drawn = np.random.default_rng(0).normal(0, 3, (4000, width))
-        found = np.sqrt(np.square(drawn).mean(axis=1))
+        found = np.sqrt(np.square(np.random.default_rng(0).normal(0, 3, (4000, width))).mean(axis=1))
         assert found.std() / 3 == pytest.approx(1 / math.sqrt(2 * width), rel=6 / math.sqrt(2 * 4000))
         assert 1 / math.sqrt(2 * width) == pytest.approx(share, abs=1e-3)
 

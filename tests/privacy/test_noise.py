@@ -73,10 +73,8 @@ def test_copies_draw_the_same_batches_and_copies_made_another_time_others(seed: 
     drawn = [[batches.draw(100).tolist() for _ in range(6000)] for batches in copies]
     assert drawn[0] == drawn[1]
     assert len({tuple(batch) for batch in drawn[0]}) > 5990
-    n_taken = sum(map(len, drawn[0]))
-    assert abs(n_taken - 0.3 * 600_000) < 4.9 * (600_000 * 0.3 * 0.7) ** 0.5
-    others = Batches(0.3, seed).copies(1)[0].draw(100).tolist()
-    assert (others == drawn[0][0]) == (seed is not None)
+    assert abs(sum(map(len, drawn[0])) - 0.3 * 600_000) < 4.9 * (600_000 * 0.3 * 0.7) ** 0.5
+    assert (Batches(0.3, seed).copies(1)[0].draw(100).tolist() == drawn[0][0]) == (seed is not None)
 
 
 # The analytic Gaussian mechanism against an independent implementation, its definition, and the published table.
@@ -114,8 +112,7 @@ def test_delta_is_the_largest_excess_over_events() -> None:
 
 
 def test_true_epsilon_of_the_classical_formula_violates_its_claim_at_16() -> None:
-    classical = math.sqrt(2 * math.log(1.25 / 1e-5)) / 16
-    assert gaussian.epsilon(classical, 1e-5) == pytest.approx(18.9, abs=0.05)
+    assert gaussian.epsilon(math.sqrt(2 * math.log(1.25 / 1e-5)) / 16, 1e-5) == pytest.approx(18.9, abs=0.05)
 
 
 def test_replace_neighbours_of_noise_calibrated_for_adding_or_removing() -> None:

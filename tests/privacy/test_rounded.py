@@ -88,8 +88,7 @@ def test_double_precision_is_the_exact_sum_rounded(std: float, then: bytes) -> N
     clean = np.random.default_rng(1).standard_normal(400) * std * np.geomspace(1e-12, 1e6, 400)
     turns = [float(step * (mpmath.floor(n * std / step) + 0.5) - std * n) for n in drawn]
     clean[::2] = [value + (-1) ** place * step * 2.0**-30 for place, value in enumerate(turns)][::2]
-    found = gaussian.added(clean, std, fed(words, then))
-    assert found.tolist() == rounded_exactly(clean, drawn, std, step)
+    assert gaussian.added(clean, std, fed(words, then)).tolist() == rounded_exactly(clean, drawn, std, step)
 
 
 @pytest.mark.parametrize("then", [b"\0", b"\xff"])
@@ -180,14 +179,12 @@ def test_tails_are_not_cut_off() -> None:
         chunks = iter([words.tobytes()])
         high = added(np.zeros(2, np.float32), 1.0, lambda count, chunks=chunks: next(chunks, b"\1" * count))
         assert 7.3 < high[0] < 10.2
-        low = added(np.zeros(2, np.float32), 1.0, fed(~words, b"\xff"))
-        assert low.tolist() == [0.0, 0.0]
+        assert added(np.zeros(2, np.float32), 1.0, fed(~words, b"\xff")).tolist() == [0.0, 0.0]
 
 
 def fits(values: np.ndarray, step: float, law: Callable[[np.ndarray], np.ndarray], n_cells: int = 60) -> bool:
     """Chi-square of counts in cells cut between the points of the grid: false alarm 1e-6."""
-    places = np.quantile(values, np.linspace(0, 1, n_cells + 1)[1:-1]) / step
-    edges = np.unique(step * (np.round(places) + 0.5))
+    edges = np.unique(step * (np.round(np.quantile(values, np.linspace(0, 1, n_cells + 1)[1:-1]) / step) + 0.5))
     expected = len(values) * np.diff(np.concatenate([[0.0], law(edges), [1.0]]))
     counts = np.bincount(np.searchsorted(edges, values), minlength=len(expected))
     return bool(((counts - expected) ** 2 / expected).sum() < chi2.isf(FALSE_ALARM, len(expected) - 1))
@@ -226,8 +223,7 @@ def test_rows_drawn_together_have_each_their_own_noise() -> None:
         assert (values % step == 0).all()
         assert fits(values, step, norm(mean, std).cdf)
         assert not fits(values, step, norm(mean, 0.9 * std).cdf)
-    units = ((found - clean[:, None]) / np.array(stds)[:, None]).reshape(9, -1)
-    apart = np.corrcoef(units) - np.eye(9)
+    apart = np.corrcoef(((found - clean[:, None]) / np.array(stds)[:, None]).reshape(9, -1)) - np.eye(9)
     assert np.abs(apart).max() < 6 / np.sqrt(20_001)  # six standard errors
 
 

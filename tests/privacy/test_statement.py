@@ -132,8 +132,7 @@ def test_the_headline_states_the_factor_and_delta() -> None:
 
 @pytest.mark.parametrize("labels", ["prior", "prior-const"])
 def test_public_labels_are_named_as_an_assumption(labels: str) -> None:
-    text = " ".join(made(labels=labels).assumptions)
-    assert ("oracle prior" in text) == (labels == "prior")
+    assert ("oracle prior" in " ".join(made(labels=labels).assumptions)) == (labels == "prior")
 
 
 def test_labels_from_the_data_are_not_dp_whatever_epsilon_was_asked_for() -> None:
@@ -155,8 +154,7 @@ def test_no_noise_is_not_dp() -> None:
 
 
 def test_a_recorded_seed_is_said_to_void_the_bound() -> None:
-    said = guarantee_words(made(noise="seeded"))
-    assert "seed" in said.banner
+    assert "seed" in guarantee_words(made(noise="seeded")).banner
     assert guarantee_words(made()).banner is None
 
 
@@ -277,8 +275,7 @@ def test_replay_head_and_total_stand_in_the_headline_and_in_every_banner() -> No
         f"Replay ε = 2, head ε = 3, total ε = {shown_number(private.epsilon)}."
     )
     assert guarantee_words(clean).banner.endswith("Replay ε = 2, head ε = ∞, total ε = ∞.")  # type: ignore[union-attr]
-    claimed = two_ways_out(dp.NonPrivateDpEvent(), Claim(4.0, "a paper", {}, {}, accounted=62.3))
-    said = guarantee_words(claimed)
+    said = guarantee_words(two_ways_out(dp.NonPrivateDpEvent(), Claim(4.0, "a paper", {}, {}, accounted=62.3)))
     assert "Claimed ε = 4 (a paper, not verified)" in said.headline
     assert "The same noise accounted, if its other premises held: ε = 62.3." in said.headline
     for text in (said.headline, said.banner or ""):
@@ -419,8 +416,7 @@ def test_the_ratio_is_that_of_the_lengths_for_training() -> None:
 
 
 def test_without_sampling_training_and_one_sum_have_the_same_ratio() -> None:
-    sigma = accounting.noise_multiplier(0.2, 1e-5, 1.0, 40, "add-remove")
-    trained = noise_to_signal(sigma, 64, 134.7, n_steps=40)
+    trained = noise_to_signal(accounting.noise_multiplier(0.2, 1e-5, 1.0, 40, "add-remove"), 64, 134.7, n_steps=40)
     assert trained == pytest.approx(noise_to_signal(gaussian.sigma(0.2, 1e-5), 64, 134.7), rel=1e-4)
 
 
@@ -440,8 +436,7 @@ def test_trained_heads_are_warned_of_and_larger_batches_offered() -> None:
     assert found[0].ratio == pytest.approx(16.5, rel=0.02)
     assert found[0].larger_batches == pytest.approx(7.8, rel=0.02)
     assert "larger batches (7.8 times with everyone in each)" in found[0].sentence
-    whole = forecasts([0.02], **head, params={"sample_rate": 1.0})
-    assert "larger batches" not in whole[0].sentence
+    assert "larger batches" not in forecasts([0.02], **head, params={"sample_rate": 1.0})[0].sentence
     assert forecasts([0.02], **head, params={"adapter": "film"}) == (), "not measured, so nothing is said"
 
 

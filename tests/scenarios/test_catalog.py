@@ -243,8 +243,7 @@ def test_of_ones_own_data_there_is_a_plan_and_no_count(data_dir: Path) -> None:
     assert found.counts is None
     assert sorted(label for home in found.homes for label in home) == [0, 1, 2]
     write_pair(data_dir / "mine", [0, 1, 1, 1, 1, 2], [0, 1, 2])  # other records, the same plan
-    again = shown({"dataset": "own:mine"}, {"kind": "class-incremental", "tasks": 3})
-    assert again.homes == found.homes
+    assert shown({"dataset": "own:mine"}, {"kind": "class-incremental", "tasks": 3}).homes == found.homes
 
 
 def test_sources_are_tasks_and_their_labels_are_numbered_as_loading_does(data_dir: Path) -> None:
@@ -279,8 +278,7 @@ def test_an_edited_file_is_counted_again(data_dir: Path) -> None:
     write_pair(data_dir / "mnist", [*range(10)], list(range(10)))
     before = shown({"dataset": "mnist"}, {"kind": "class-incremental"})
     write_pair(data_dir / "mnist", [*range(10), 4, 4], list(range(10)))
-    after = shown({"dataset": "mnist"}, {"kind": "class-incremental"})
-    assert counted(after).sum() - counted(before).sum() == 2
+    assert counted(shown({"dataset": "mnist"}, {"kind": "class-incremental"})).sum() - counted(before).sum() == 2
 
 
 def test_what_clients_hold_is_counted_once_however_many_tasks_it_is_in(data_dir: Path) -> None:
@@ -296,5 +294,4 @@ def test_what_clients_hold_is_counted_once_however_many_tasks_it_is_in(data_dir:
             assert found.held.sum() <= 1347 < counted(found).sum()
             asked, tasks = 2 * np.arange(10), np.arange(10)
             assert (counted(found)[tasks, asked] <= counted(found)[tasks, asked + 1]).all()
-    plain = shown({"dataset": "digits"}, {"kind": "class-incremental"})
-    assert plain.held is None
+    assert shown({"dataset": "digits"}, {"kind": "class-incremental"}).held is None

@@ -81,8 +81,7 @@ def test_one_row_less_moves_no_other(chosen: ScenarioSpec, gone: int, place: int
     rows = np.arange(N)
     before = places(chosen, rows, seed)
     after = places(chosen, np.delete(rows, gone), seed)
-    shuffled = np.roll(rows, place)
-    assert places(chosen, shuffled, seed) == before
+    assert places(chosen, np.roll(rows, place), seed) == before
     if isinstance(chosen, catalog.Federated) and chosen.protocol == "one-vs-rest":
         holder = {number: next(iter(where))[2] for number, where in before.items()}
         mine = {number for number in holder if holder[number] == holder.get(gone)}
@@ -107,8 +106,7 @@ def test_one_client_s_leaving_moves_no_other_client_s_rows(chosen: ScenarioSpec,
         held = federated.dealt_to_clients(chosen, whole, seed).train.users
     assert held is not None
     before, after = (places(chosen, kept, seed) for kept in (rows, rows[held != leaving]))
-    others = {number for number in before if held[number] != leaving}
-    assert {number: before[number] for number in others} == after
+    assert {number: place for number, place in before.items() if held[number] != leaving} == after
 
 
 def test_no_client_s_vector_hangs_on_who_else_is_there() -> None:
@@ -139,7 +137,6 @@ def test_no_client_s_vector_hangs_on_who_else_is_there() -> None:
 
 def test_rows_of_the_same_bytes_fall_together() -> None:
     twice = replace(table(np.repeat(np.arange(100), 2)), n_people=N)
-    chosen = catalog.Federated(clients=6)
-    for task in opened(chosen, twice, 0):
+    for task in opened(catalog.Federated(clients=6), twice, 0):
         assert task.train.users is not None
         assert (task.train.users[0::2] == task.train.users[1::2]).all()

@@ -171,8 +171,7 @@ def test_sentences_are_dealt_out_whole() -> None:
     keys = np.repeat(coins.keys(str(n).encode() for n in range(120)), 3)
     train, test = replace(of.train, sentences=words, keys=keys), replace(of.test, sentences=np.arange(6) // 3)
     tagged = replace(of, train=train, test=test, n_people=360)
-    settings = Federated(clients=6, protocol="domain-incremental")
-    stream = opened(settings, tagged)
+    stream = opened(Federated(clients=6, protocol="domain-incremental"), tagged)
     assert stream.metric == "entity-f1"
     held = owners(stream)
     assert all(held[3 * n] == held[3 * n + 1] == held[3 * n + 2] for n in range(120))
@@ -183,7 +182,6 @@ def test_sentences_are_dealt_out_whole() -> None:
 
 
 def test_one_client_is_a_stream_as_any_other_and_an_absent_client_has_no_rows_in_a_task() -> None:
-    alone = opened(Federated(clients=1))
-    assert set(owners(alone).values()) == {0}
+    assert set(owners(opened(Federated(clients=1))).values()) == {0}
     uneven = opened(Federated(clients=10, alpha=0.05), table([0, 1, 2, 3] * 500, [0, 1, 2, 3], 4))
     assert any(len(set(task.train.users.tolist())) < 10 for task in uneven.tasks)  # type: ignore[union-attr]

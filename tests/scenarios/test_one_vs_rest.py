@@ -36,8 +36,7 @@ def test_every_example_is_learned_once_and_both_halves_are_as_large() -> None:
     """Of 400 of a class 200 stay on average, and of the 1,600 others one in eight comes: 200. Six deviations are 85."""
     for seed in range(3):
         tasks = central.open_stream(OneVsRest(), WHOLE, seed).tasks
-        rows = np.concatenate([task.train.inputs[:, 0] for task in tasks])
-        assert sorted(rows.tolist()) == list(range(N))
+        assert sorted(np.concatenate([task.train.inputs[:, 0] for task in tasks]).tolist()) == list(range(N))
         halves = np.array([np.bincount((task.train.labels - 2 * task.index).astype(np.intp), minlength=2) for task in tasks])
         assert (np.abs(halves - 200) < 85).all()
         rest = tasks[0].train.inputs[tasks[0].train.labels == 0, 0].astype(int) % N_CLASSES

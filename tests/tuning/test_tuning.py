@@ -256,8 +256,7 @@ def test_a_programs_own_error_is_no_failed_trial() -> None:
 
 def test_a_resumed_search_goes_on_after_its_trials_with_draws_of_its_own() -> None:
     first = trials_of(list(search.search(a_tuning(4), prepare=preparing())))
-    said = list(search.search(a_tuning(8), earlier=first, earlier_sizes=SIZES, prepare=preparing()))
-    later = trials_of(said)
+    later = trials_of(list(search.search(a_tuning(8), earlier=first, earlier_sizes=SIZES, prepare=preparing())))
     assert [trial.number for trial in later] == [4, 5, 6, 7]
     assert not {trial.learning_rate for trial in first} & {trial.learning_rate for trial in later}
 
@@ -344,7 +343,6 @@ def test_the_document_is_strict_json_with_or_without_trials() -> None:
     document = json.loads(json.dumps(search.document("ab", "finished", PRIVATE, FULL_SIZES, trials), allow_nan=False))
     assert (document["best"]["number"], document["trials"][1]["trouble"]) == (0, "lost it")
     assert document["transferred"]["sample_rate"] == 0.1
-    words = document["command"].split()
-    assert "'tuned=\"private\"'" in words
+    assert "'tuned=\"private\"'" in document["command"].split()
     empty = search.document("ab", "cancelled", PUBLIC, None, [])
     assert empty["best"] is empty["transferred"] is empty["command"] is None

@@ -130,8 +130,7 @@ def test_a_long_gradient_is_not_taken_for_a_short_one_where_terms_cancel() -> No
     """Two places with nearly opposite contributions: single precision alone would lose the gradient's length in rounding."""
     generator = torch.Generator().manual_seed(0)
     patch, delta = torch.randn(3, 40, generator=generator), torch.randn(3, 8, generator=generator)
-    rest = torch.randn(3, 8, generator=generator)
-    rows = torch.stack([1e3 * delta, -1e3 * delta + 0.1 * rest], dim=1)
+    rows = torch.stack([1e3 * delta, -1e3 * delta + 0.1 * torch.randn(3, 8, generator=generator)], dim=1)
     patches = torch.stack([patch, patch], dim=1)
     exact = torch.einsum("blo,bli->boi", rows.double(), patches.double()).square().sum((1, 2))
     plain = (torch.bmm(rows, rows.transpose(1, 2)) * torch.bmm(patches, patches.transpose(1, 2))).sum((1, 2))
@@ -175,8 +174,7 @@ def test_noise_is_what_it_says_at_the_ends_of_every_clipping_norm(length: float,
 
 def test_an_example_among_100_000_moves_what_gets_noise_by_its_own_gradient() -> None:
     """In single precision a number of 100,000 has steps of 1/128: one example more would move it by that, or not at all."""
-    generator = np.random.default_rng(0)
-    one = torch.from_numpy(generator.standard_normal(300))
+    one = torch.from_numpy(np.random.default_rng(0).standard_normal(300))
     one /= one.norm()
     clean: list[np.ndarray] = []
     told: Any = SimpleNamespace(added32=lambda sums, std: clean.append(sums) or sums.astype(np.float32))  # and no noise

@@ -201,8 +201,7 @@ class Told:
         if task.index not in self.answers:
             return {}
         first = np.eye(self.n_classes)[self.answers[task.index]]
-        second = np.eye(self.n_classes)[np.zeros(len(task.test), dtype=int)]
-        return {"argmax": np.stack([first, second])}
+        return {"argmax": np.stack([first, np.eye(self.n_classes)[np.zeros(len(task.test), dtype=int)]])}
 
 
 def stream(*labels: list[int], sentences: tuple[list[int], ...] | None = None, **more: object) -> TaskStream:
@@ -244,9 +243,7 @@ def test_a_task_that_no_model_answers_is_none_and_not_zero() -> None:
 
 
 def test_entities_count_whole_and_pooled_f1_is_of_pooled_counts() -> None:
-    there = [1, 2, 0, 1], [1, 0]
-    words = [0, 0, 0, 1], [0, 0]
-    of = stream(*there, sentences=words, metric="entity-f1", looks_ahead=True)
+    of = stream([1, 2, 0, 1], [1, 0], sentences=([0, 0, 0, 1], [0, 0]), metric="entity-f1", looks_ahead=True)
     told = Told({0: [1, 2, 0, 0], 1: [1, 1]}, 3)
     first, nothing = evaluated(told, 0, of, 1, 2)
     assert first.by_task == (2 / 3, 2 / 3)  # one of two found and none too many; one found and one too many
@@ -266,10 +263,8 @@ def test_entity_scores_are_decoded_under_the_mask() -> None:
 def test_forward_transfer_is_what_a_model_knows_before_it_learns_less_the_untrained() -> None:
     of = stream([0, 1], [1, 1], [0, 0], looks_ahead=True)
     told = Told({0: [0, 1], 1: [1, 0], 2: [0, 0]}, 3)
-    base = untrained(told, 0, of, 2)
-    assert base == [(1.0, 0.5, 1.0), (0.5, 0.0, 1.0)]
-    found = [evaluated(told, 0, of, step, 2)[0] for step in range(3)]
-    rows = [(*one.by_task, one.ahead) for one in found]
+    assert untrained(told, 0, of, 2) == [(1.0, 0.5, 1.0), (0.5, 0.0, 1.0)]
+    rows = [(*one.by_task, one.ahead) for one in (evaluated(told, 0, of, step, 2)[0] for step in range(3))]
     assert rows == [(1.0, 0.5), (1.0, 0.5, 1.0), (1.0, 0.5, 1.0, None)]
     assert metrics.summary(rows, [0.0, 0.25, 0.5])["FWT"] == pytest.approx(((0.5 - 0.25) + (1.0 - 0.5)) / 2)
     assert metrics.summary([(0.5, None)], [0.25])["FWT"] is None

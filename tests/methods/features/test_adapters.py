@@ -387,8 +387,7 @@ def test_training_that_diverges_stops_at_once_and_names_step_and_learning_rate(s
 @pytest.mark.parametrize("kind", TRAINED)
 def test_two_kinds_of_pictures_are_learned_and_told_apart(kind: Kind) -> None:
     """Bright left halves against bright right ones, in one precision, from the network as it is, without noise."""
-    generator = np.random.default_rng(0)
-    pictures = generator.integers(0, 100, (40, 16, 16, 3), dtype=np.uint8)
+    pictures = np.random.default_rng(0).integers(0, 100, (40, 16, 16, 3), dtype=np.uint8)
     labels = np.arange(40) % 2
     for picture, label in zip(pictures, labels, strict=True):
         picture[:, 8 * label : 8 * label + 8] += 120

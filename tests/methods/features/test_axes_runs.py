@@ -50,8 +50,7 @@ def test_each_budget_releases_as_many_axes_as_the_rule_says(method: str, learner
     assert len({event.cell for event in events if isinstance(event, TaskLearned)}) == 3
     for learner, (epsilon, n_axes) in zip(learners, counts.items(), strict=True):
         cell = next(cell for cell in run.cells() if cell.epsilon == epsilon)
-        released = learner.released(cell)
-        widths = {array.shape[1] for name, array in released.items() if name != "labels"}
+        widths = {array.shape[1] for name, array in learner.released(cell).items() if name != "labels"}
         assert widths == {n_axes + (method == "peft-ensemble")}, "a last layer has a bias beside"
 
 
@@ -78,8 +77,7 @@ def test_tuning_trains_on_as_many_axes_as_the_run_it_is_for(adapter: str, monkey
         return iter(())
 
     monkeypatch.setattr(search, "_accuracy", accuracy)
-    ready = result_of(search.prepared(TuneSpec(base=run, n_trials=1, on="private"), "cpu"))
-    list(ready.train(run.params))
+    list(result_of(search.prepared(TuneSpec(base=run, n_trials=1, on="private"), "cpu")).train(run.params))
     ((context, width),) = seen
     assert context.n_axes == {8.0: n_axes}, "what adapters go by"
     assert width == (n_axes if adapter == "head" else 3), "maps of 96 pixels have three places on a side"

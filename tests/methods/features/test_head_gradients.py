@@ -33,8 +33,7 @@ def examples(n: int, n_inputs: int, seed: int = 5) -> np.ndarray:
 
 
 def prepared(rows: np.ndarray, n_columns: int, expected: float = 30.0, dtype: np.dtype = SINGLE) -> Prepared:
-    targets = np.arange(len(rows)) % n_columns
-    return Prepared.of(rows, targets, np.ones((2, n_columns), bool), expected, dtype)
+    return Prepared.of(rows, np.arange(len(rows)) % n_columns, np.ones((2, n_columns), bool), expected, dtype)
 
 
 def weights_of(n_columns: int, n_inputs: int, size: float, dtype: np.dtype = SINGLE) -> np.ndarray:
@@ -94,8 +93,7 @@ def test_no_order_of_additions_rounds_logits(dtype: np.dtype, size: float, n_inp
 @pytest.mark.parametrize("size", [0.0, 1000.0])
 def test_sums_of_neighbours_differ_by_the_norm(dtype: np.dtype, n_inputs: int, n_columns: int, size: float) -> None:
     """In whole numbers, so that nothing is rounded away: of 60 examples, one after the other is left out."""
-    clip = 0.5
-    clips = np.full(2, clip, dtype)
+    clips = np.full(2, 0.5, dtype)
     data, weights = prepared(examples(60, n_inputs), n_columns, dtype=dtype), weights_of(n_columns, n_inputs, size, dtype)
     step = int(1 / data.unit)
     everyone = np.arange(60)
@@ -284,8 +282,7 @@ def test_examples_of_labels_outside_the_space_are_as_if_absent() -> None:
 @pytest.mark.parametrize("space", [(0, 1), ()])
 def test_an_empty_task_takes_the_same_noisy_steps(space: tuple[int, ...]) -> None:
     """Neither weights of zero nor fewer steps tell that nobody was there; a budget without any label trains as well."""
-    spaces = [space, (0, 1)]
-    start = linear_heads.fresh(spaces, N_FEATURES, 4)
+    start = linear_heads.fresh([space, (0, 1)], N_FEATURES, 4)
     nothing = np.zeros((0, N_FEATURES)), np.zeros(0, dtype=np.int64)
     training = linear_heads.train_heads(start, *nothing, plan(), [1.0, 1.0], Batches(0.3, None), [ReleaseNoise()] * 2)
     steps, found = told(training)
@@ -308,8 +305,7 @@ def test_an_empty_task_and_one_person_are_hard_to_tell_apart() -> None:
 
     without, with_one = np.sort(lengths(nobody)), np.sort(lengths(person))
     cuts = np.concatenate([without, with_one])
-    gap = np.searchsorted(without, cuts) / 600 - np.searchsorted(with_one, cuts) / 600
-    assert np.abs(gap).max() < 0.15
+    assert np.abs(np.searchsorted(without, cuts) / 600 - np.searchsorted(with_one, cuts) / 600).max() < 0.15
 
 
 def test_training_starts_from_the_model_it_is_given() -> None:

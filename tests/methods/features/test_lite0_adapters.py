@@ -56,8 +56,7 @@ def test_gradients_of_examples_are_autograd_s(network: Network, maps: NDArray[np
             parameter += 0.05 * torch.randn(parameter.shape, generator=draw)
     loss = torch.nn.functional.cross_entropy(module(torch.from_numpy(maps)), torch.from_numpy(labels), reduction="sum")
     plain = torch.autograd.grad(loss, [parameter for _, parameter in module.trainable()])
-    clipped = Gradients(module, 1e9, 4, "cpu").of(maps, labels)
-    for ours, others in zip(clipped, plain, strict=True):
+    for ours, others in zip(Gradients(module, 1e9, 4, "cpu").of(maps, labels), plain, strict=True):
         torch.testing.assert_close(ours.float(), others, rtol=1e-3, atol=1e-4 * float(others.abs().max()) + 1e-6)
 
 

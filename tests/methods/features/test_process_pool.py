@@ -101,8 +101,7 @@ def test_a_training_that_diverges_ends_all_of_them(seconds: float) -> None:
 def begin_and_die() -> None:
     """Names the processes of a round that has begun, and ends without a word."""
     pool = ProcessPool(2, ALWAYS)
-    steps = pool.begin({seed: job(seed, n_steps=1_000_000) for seed in range(2)})
-    next(steps)
+    next(pool.begin({seed: job(seed, n_steps=1_000_000) for seed in range(2)}))
     print(*(pool._executor._processes or ()), flush=True)
     os._exit(1)
 

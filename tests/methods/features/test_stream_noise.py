@@ -103,10 +103,8 @@ def test_a_broken_run_goes_on_to_the_same_releases_and_its_checkpoints_hold_no_c
     keep = _Stopping()
     with pytest.raises(_Broken):
         list(engine.run(spec, keep=keep))
-    resumed = Memory(keep.saved)
-    assert learned(list(engine.run(spec, keep=resumed))) == unbroken
-    exact = {checkpoint.arrays for of_group in whole.saved.values() for checkpoint in of_group}
-    for content in exact - {None}:
+    assert learned(list(engine.run(spec, keep=Memory(keep.saved)))) == unbroken
+    for content in {checkpoint.arrays for of_group in whole.saved.values() for checkpoint in of_group} - {None}:
         for name, array in safetensors.numpy.load(content).items():  # type: ignore[arg-type]
             assert array.dtype in (np.float64, np.bool_), name  # no steps of an exact sum
             steps = array[array != 0] * 2.0**20  # of clean sums; noise has steps of 2^-22 of it, at these budgets

@@ -115,8 +115,7 @@ def test_padding_and_what_comes_after_the_last_piece_change_nothing(network: ada
     other[:, :, :-1] = np.where(np.cumsum(states[:, ::-1, -1:], 1)[:, ::-1] > 0, states[:, :, :-1], 9)
     assert (other != states).any(), "the padding is not what it was"
     torch.testing.assert_close(module(torch.from_numpy(other)), module(torch.from_numpy(states)), rtol=0, atol=1e-12)
-    longer = kept(network, ("word " * 500,))
-    np.testing.assert_array_equal(longer[0], states[4])
+    np.testing.assert_array_equal(kept(network, ("word " * 500,))[0], states[4])
 
 
 def test_an_empty_text_has_a_gradient_and_a_finite_one(network: adaptable.Network) -> None:
@@ -188,8 +187,7 @@ def test_a_run_releases_adapters_within_its_budget(home: Any, monkeypatch: pytes
     privacy = {"epsilons": [8.0, math.inf], "delta": 1e-3, "noise": "seeded"}
     scenario = {"kind": "class-incremental", "tasks": 2}
     more = {"privacy": privacy, "scenario": scenario, "seeds": [0], "labels": "prior-const"}
-    spec = checks.parse(asked(params=settings, data=data, **more))
-    events = list(engine.run(spec))
+    events = list(engine.run(checks.parse(asked(params=settings, data=data, **more))))
     private, free = of_kind(events, CellFinished)
     (known, *_) = of_kind(events, References)
     assert private.guarantee.epsilon <= 8.0

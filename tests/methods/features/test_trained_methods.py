@@ -47,8 +47,7 @@ def tasks(n_tasks: int = 2, disturb: int | None = None) -> list[Task]:
     found = []
     for index in range(n_tasks):
         examples = everything.take(np.arange(index * PER_TASK, (index + 1) * PER_TASK))
-        classes = (2 * (index % 2), 2 * (index % 2) + 1)
-        found.append(Task(index, f"task {index + 1}", examples, examples, classes))
+        found.append(Task(index, f"task {index + 1}", examples, examples, (2 * (index % 2), 2 * (index % 2) + 1)))
     return found
 
 
@@ -203,8 +202,7 @@ def test_the_non_cl_model_has_learned_all_tasks_and_waits_where_it_is_released_o
     assert not ledgers[Cell(1.0, 0)].entries
     list(learner.learn({0: stream[1]}, ledgers))
     for task in stream:
-        right = learner.scores(0, task)["argmax"].argmax(axis=2) == task.test.labels
-        assert right[1].mean() == 1.0
+        assert (learner.scores(0, task)["argmax"].argmax(axis=2) == task.test.labels)[1].mean() == 1.0
 
 
 def test_a_run_that_is_left_stops_its_threads() -> None:

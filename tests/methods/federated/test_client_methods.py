@@ -119,8 +119,7 @@ def test_replay_and_head_of_one_round_are_one_event_of_the_joint_noise() -> None
     assert len(ledger.entries) == 4 * 3
     parts = ledger.by_channel()
     assert parts[REPLAY] == pytest.approx(parts[HEAD], rel=1e-6)  # an even share of 1/z² each
-    joint = {entry.event for entry in ledger.entries}
-    (one,) = joint
+    (one,) = {entry.event for entry in ledger.entries}
     alone = {entry.channels[HEAD] for entry in ledger.entries}
     assert one.event.noise_multiplier * math.sqrt(2) == pytest.approx(alone.pop().event.noise_multiplier)
     expected = Pld().epsilon([subsampled_gaussian(one.event.noise_multiplier, 0.5, 12)], 1e-5, "add-remove")
@@ -208,8 +207,7 @@ def test_an_empty_client_and_one_with_a_single_class_take_part_like_any_other() 
 
 def test_a_task_without_any_rows_releases_noise_like_any_other() -> None:
     first = OF.tasks[0]
-    empty = replace(first, train=first.train.take(np.zeros(0, dtype=np.int64)))
-    of = replace(OF, tasks=(empty, *OF.tasks[1:]))
+    of = replace(OF, tasks=(replace(first, train=first.train.take(np.zeros(0, dtype=np.int64))), *OF.tasks[1:]))
     for method in ("cslr-server-head", "cslr-central", "label-means", "dp-fedavg"):
         (ledger,) = clients.run(clients.small(method), of, PUBLIC)[0].values()
         assert ledger.epsilon() == pytest.approx(4.0, rel=0.02)
@@ -267,15 +265,13 @@ def test_labels_of_a_told_task_alone_compete() -> None:
     for index, task in enumerate(clients.stream(per_class=20)[0].tasks[:2]):
         labels = 2 * index + (np.arange(len(task.train)) % 2)
         tests = 2 * index + (np.arange(len(task.test)) % 2)
-        pair = (2 * index, 2 * index + 1)
         tasks.append(replace(task, train=replace(task.train, labels=labels), test=replace(task.test, labels=tests),
-                             prior=pair, task_id=index))  # fmt: skip
+                             prior=(2 * index, 2 * index + 1), task_id=index))  # fmt: skip
     of = TaskStream(tuple(tasks), ("not a", "a", "not b", "b"), "every", "user")
     for labels_setting in ("prior", "prior-const"):
         _, _, _, (learner,) = clients.run(clients.small("label-means", labels=labels_setting), of, PUBLIC)
         for index, task in enumerate(tasks):
-            answers = learner.scores(0, task)["nearest"].argmax(axis=2)
-            assert set(np.unique(answers)) <= {2 * index, 2 * index + 1}
+            assert set(np.unique(learner.scores(0, task)["nearest"].argmax(axis=2))) <= {2 * index, 2 * index + 1}
 
 
 def test_a_task_still_to_come_is_no_gift_to_a_model_that_knows_nothing() -> None:

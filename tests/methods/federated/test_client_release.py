@@ -72,8 +72,7 @@ def test_elements_in_one_slot_are_averaged_by_weight() -> None:
 
 def test_one_element_in_one_slot_is_the_client_s_own_mean() -> None:
     """L = 1 and one slot: what DP-Stat-Share releases is what is keyed by label."""
-    labels = np.zeros(len(GIVEN.z), dtype=np.int64)
-    by_label = client_release.by_label(GIVEN.z, labels, GIVEN.users, N, (0,))
+    by_label = client_release.by_label(GIVEN.z, np.zeros(len(GIVEN.z), dtype=np.int64), GIVEN.users, N, (0,))
     means = np.stack([GIVEN.z[GIVEN.users == user].mean(axis=0) for user in range(N)])
     lists = Lists(np.ones((N, 1)), means[:, None], np.ones((N, 1, toy.D)), np.ones((N, 1, 1)))
     matched = client_release.by_matching(lists, np.zeros((N, 1), dtype=np.int64), 1)
@@ -271,8 +270,7 @@ def test_no_samples_of_a_weightless_component_and_none_at_all() -> None:
 
 @pytest.mark.parametrize("kind", ["shared", "own", "diagonal"])
 def test_joined_parts_weigh_the_same(kind: str) -> None:
-    parts = [of(kind), of(kind, (0.2, 0.6))]
-    both = join_mixtures(parts)
+    both = join_mixtures([of(kind), of(kind, (0.2, 0.6))])
     assert both.weights == pytest.approx([0.15, 0.35, 0.125, 0.375])
     assert (both.means == np.tile(MEANS, (2, 1))).all()
     z, _, k = both.sample(20_000, np.random.default_rng(5))

@@ -27,8 +27,7 @@ def test_axes_are_principal_ones() -> None:
 def test_residuals_and_back() -> None:
     view = PublicView.of(PUBLIC, 5)
     means = PUBLIC[:6].reshape(2, 3, -1)
-    again = view.restored(view.residuals(means))
-    assert view.residuals(again) == pytest.approx(view.residuals(means))
+    assert view.residuals(view.restored(view.residuals(means))) == pytest.approx(view.residuals(means))
     full = PublicView.of(PUBLIC, toy.D)
     assert full.restored(full.residuals(means)) == pytest.approx(means)
 
@@ -43,15 +42,13 @@ def test_the_radius_holds_most_public_topics_unless_it_is_given() -> None:
 
 
 def test_fewer_sentences_than_dimensions_still_give_an_invertible_covariance() -> None:
-    view = PublicView.of(PUBLIC[:10], 4)
-    assert np.linalg.eigvalsh(view.covariance).min() > 0
+    assert np.linalg.eigvalsh(PublicView.of(PUBLIC[:10], 4).covariance).min() > 0
 
 
 def test_first_prototypes_are_the_same_every_time_and_in_order() -> None:
     modes = public_modes(PUBLIC, 4)
     assert (modes == public_modes(PUBLIC, 4)).all()
-    first = PublicView.of(PUBLIC, 1).residuals(modes)[:, 0]
-    assert (np.diff(first) > 0).all()
+    assert (np.diff(PublicView.of(PUBLIC, 1).residuals(modes)[:, 0]) > 0).all()
     assert public_modes(PUBLIC, 1)[0] == pytest.approx(PUBLIC.mean(axis=0))
 
 
@@ -161,14 +158,12 @@ def test_prototypes_are_averages_of_their_groups_and_cost_is_the_distance_to_the
         assert found.prototypes[group] == pytest.approx(own.mean(axis=0))
         cost += ((own - own.mean(axis=0)) ** 2).sum()
     assert found.cost == pytest.approx(cost)
-    distances = np.linalg.norm(FITTED.means[:, :, None] - found.prototypes, axis=3)
-    assert (distances.argmin(axis=2) == found.ids).all()
+    assert (np.linalg.norm(FITTED.means[:, :, None] - found.prototypes, axis=3).argmin(axis=2) == found.ids).all()
 
 
 def test_weights_count_in_averages() -> None:
     features = np.array([[[0.0], [10.0]], [[1.0], [11.0]]])
-    weights = np.array([[3.0, 0.0], [1.0, 2.0]])
-    found = pooled(features, 2, "nearest", features[..., 0], weights=weights)
+    found = pooled(features, 2, "nearest", features[..., 0], weights=np.array([[3.0, 0.0], [1.0, 2.0]]))
     assert found.prototypes == pytest.approx(np.array([[0.25], [11.0]]))
     assert found.ids.tolist() == [[0, 1], [0, 1]]
 
@@ -179,8 +174,7 @@ def test_names_follow_the_round_before() -> None:
     swapped = [2, 0, 3, 1]
     named = grouped(later, "hungarian", first.prototypes[swapped])
     assert (np.array(swapped)[named.ids] == first.ids).all()
-    by_coordinate = VIEW.residuals(first.prototypes)[:, 0]
-    assert (np.diff(by_coordinate) > 0).all()
+    assert (np.diff(VIEW.residuals(first.prototypes)[:, 0]) > 0).all()
 
 
 @pytest.mark.parametrize("n_groups", [1, 2, 7])

@@ -67,8 +67,7 @@ def test_published_names_groups_after_what_was_released(monkeypatch: pytest.Monk
     assert named_after[0] is None
     running = released[0]
     for previous, newest in zip(named_after[1:], released[1:], strict=True):
-        share = np.maximum(running.weights, 1 / (4 * 2))[:, None]
-        assert previous == pytest.approx(running.means / share)
+        assert previous == pytest.approx(running.means / np.maximum(running.weights, 1 / (4 * 2))[:, None])
         running = running.mixed(newest)
 
 
@@ -124,8 +123,7 @@ def test_lists_of_a_whole_task_are_as_printed(dataset: str, scenario: dict[str, 
         return found
 
     assert layer("task").words == "As printed (Shihab et al. 2026)."
-    told = [one.parameter for one in layer("label").departures]
-    assert {"params.lists", "params.list_size"} <= set(told)
+    assert {"params.lists", "params.list_size"} <= {one.parameter for one in layer("label").departures}
 
 
 def test_a_list_of_a_whole_task_is_one_mixture_whose_entries_have_shares_of_labels() -> None:

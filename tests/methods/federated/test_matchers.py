@@ -30,8 +30,7 @@ def test_em_finds_what_scikit_learn_finds(form: Form, kind: str) -> None:
     found = ListLearner(3, form=form).fit(z, np.eye(3)[of], np.random.default_rng(1))
     theirs = GaussianMixture(3, covariance_type=kind, reg_covar=1e-3, tol=1e-6, n_init=3, random_state=0).fit(z)
     order = np.argsort([element.weight for element in found])
-    expected = np.argsort(theirs.weights_)
-    for place, other in zip(order, expected, strict=True):
+    for place, other in zip(order, np.argsort(theirs.weights_), strict=True):
         assert found[place].weight == pytest.approx(theirs.weights_[other], abs=2e-3)
         assert found[place].mean == pytest.approx(theirs.means_[other], abs=5e-3)
         assert found[place].covariance == pytest.approx(theirs.covariances_[other], abs=5e-3)
@@ -129,8 +128,7 @@ def test_lists_side_by_side_come_apart_again() -> None:
     each = [learner.fit(z[half], np.eye(3)[of[half]], np.random.default_rng(0)) for half in (slice(50), slice(50, 100))]
     lists = Lists.of(each)
     assert len(lists) == 2
-    again = lists.take(np.array([1, 0])).elements(1)
-    for one, other in zip(again, each[0], strict=True):
+    for one, other in zip(lists.take(np.array([1, 0])).elements(1), each[0], strict=True):
         assert isinstance(one, Element)
         assert one.weight == other.weight
         assert (one.covariance == other.covariance).all()
@@ -275,8 +273,7 @@ def test_simplex_is_what_it_should_be() -> None:
     assert (found >= 0).all()
     assert simplex(found) == pytest.approx(found, abs=1e-12)
     assert simplex(values + 2.5) == pytest.approx(found, abs=1e-12)
-    order = values.argsort(axis=-1)
-    assert (np.diff(np.take_along_axis(found, order, axis=-1), axis=-1) >= -1e-15).all()
+    assert (np.diff(np.take_along_axis(found, values.argsort(axis=-1), axis=-1), axis=-1) >= -1e-15).all()
 
 
 def test_simplex_is_the_nearest_point() -> None:
@@ -309,8 +306,7 @@ def test_a_covariance_of_noise_alone_is_as_large_as_the_paper_s_would_be() -> No
 def test_noise_on_a_full_matrix_is_smaller_off_the_diagonal_once_symmetric() -> None:
     """10,500 and 10,000 draws: 3.5 % off are five standard errors, chance below 1e-6."""
     symmetric = psd(np.random.default_rng(4).standard_normal((100, 15, 15)), -np.inf)
-    upper = symmetric[:, *np.triu_indices(15, 1)]
-    assert upper.std() == pytest.approx(1 / np.sqrt(2), rel=0.035)
+    assert symmetric[:, *np.triu_indices(15, 1)].std() == pytest.approx(1 / np.sqrt(2), rel=0.035)
     many = psd(np.random.default_rng(5).standard_normal((1000, 10, 10)), -np.inf)
     assert np.diagonal(many, axis1=1, axis2=2).std() == pytest.approx(1, rel=0.035)
 
@@ -383,8 +379,7 @@ def test_the_coupling_is_sinkhorn_s_fixed_point() -> None:
 
 @pytest.mark.parametrize("rule", ["nearest", "hungarian", "ot"])
 def test_ties_go_to_the_lower_slot(rule: matchers.Rule) -> None:
-    ids = matchers.assign(rule, np.zeros((1, 2)), np.array([[1.0, 0], [-1, 0], [0, 1]]))
-    assert ids.tolist() == [0]
+    assert matchers.assign(rule, np.zeros((1, 2)), np.array([[1.0, 0], [-1, 0], [0, 1]])).tolist() == [0]
     assert matchers.assign(rule, np.zeros((3, 2)), np.ones((3, 2))).tolist() in ([0, 0, 0], [0, 1, 2])
 
 
@@ -395,8 +390,7 @@ def test_transport_of_weightless_elements_still_says_where_they_would_go() -> No
 
 @pytest.mark.parametrize("rule", ["random", "nearest", "hungarian", "ot"])
 def test_a_list_without_elements_has_no_slots(rule: matchers.Rule) -> None:
-    ids = matchers.assign(rule, np.zeros((0, 2)), PROTOTYPES, generator=np.random.default_rng(0))
-    assert ids.shape == (0,)
+    assert matchers.assign(rule, np.zeros((0, 2)), PROTOTYPES, generator=np.random.default_rng(0)).shape == (0,)
 
 
 def test_random_is_right_as_often_as_chance_has_it() -> None:
@@ -426,8 +420,7 @@ def test_regrets_of_many_lists_are_those_of_one_assignment_each(length: int, n_s
     random = np.random.default_rng(length * n_slots)
     lists, prototypes = random.standard_normal((20, length, 3)), random.standard_normal((n_slots, 3))
     lists[::2, length // 2 :] = 0
-    found = matchers.regrets(lists, prototypes)
-    for own, features in zip(found, lists, strict=True):
+    for own, features in zip(matchers.regrets(lists, prototypes), lists, strict=True):
         costs = matchers.squared_distances(features, prototypes)
         rows, slots = linear_sum_assignment(costs)
         expected = []
@@ -457,9 +450,7 @@ def test_feature_maps_read_what_they_say() -> None:
 def test_a_list_s_coupling_is_its_own() -> None:
     """The steps of one list end by its own change, so another client's list cannot move its coupling by a bit."""
     costs = np.random.default_rng(6).random((40, 4, 3)) ** np.linspace(0.2, 6, 40)[:, None, None]
-    together = matchers.coupling(costs)
-    alone = np.concatenate([matchers.coupling(one[None]) for one in costs])
-    assert (together == alone).all()
+    assert (matchers.coupling(costs) == np.concatenate([matchers.coupling(one[None]) for one in costs])).all()
 
 
 def test_the_coupling_is_that_of_steps_in_logarithms() -> None:

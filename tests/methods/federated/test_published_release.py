@@ -165,8 +165,7 @@ def test_projected_statistics_are_a_mixture_whatever_the_noise() -> None:
 
 def test_noise_on_every_statistic_has_the_announced_spread() -> None:
     """Nobody in the round: sums are noise of sigma over the expected number; five standard errors."""
-    none = ORACLE.take(np.zeros(0, dtype=np.int64))
-    drawn = sums(none, np.zeros((0, K), dtype=np.int64), 1.45)
+    drawn = sums(ORACLE.take(np.zeros(0, dtype=np.int64)), np.zeros((0, K), dtype=np.int64), 1.45)
     for values in (drawn.means, drawn.seconds):
         assert values.std() == pytest.approx(1.45 / N, rel=-norm.ppf(5e-7) / math.sqrt(2 * values.size))
 
@@ -247,8 +246,7 @@ def test_eq_2_as_printed_is_the_plain_average_over_the_clients_that_came(form: s
 
 def test_an_entry_that_is_clipped_on_its_own_costs_the_root_of_the_groups() -> None:
     """Means, second moments and targets of K groups side by side: sqrt(K) long, and so the ledger has it."""
-    random = np.random.default_rng(4)
-    lists = adversarial(random)
+    lists = adversarial(np.random.default_rng(4))
     ids = np.tile(np.arange(K), (12, 1))
     longest = {"weights": 1.0, "means": math.sqrt(K), "seconds": math.sqrt(K), "targets": math.sqrt(K)}
     values = dict(zip(longest, Statistics.of(lists).by_slot(ids, K, AS_PRINTED), strict=True))

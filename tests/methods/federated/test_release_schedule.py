@@ -67,8 +67,7 @@ def test_clients_that_do_their_worst_stay_within_the_bound() -> None:
     _, releases, rows = opened(modes_per_task=3)
     z = rows.z.copy()
     z[rows.users == 1] = z[0]
-    first = np.flatnonzero(rows.users == 2)
-    users = np.where((rows.users == 2) & (np.arange(len(z)) != first[0]), 3, rows.users)
+    users = np.where((rows.users == 2) & (np.arange(len(z)) != np.flatnonzero(rows.users == 2)[0]), 3, rows.users)
     bad = replace(rows, z=np.where(rows.users[:, None] == 4, 1e6 * z, z).astype(np.float32), users=users)
     found = vectors(releases, bad)
     assert np.isfinite(found).all()
@@ -89,8 +88,7 @@ def test_anchors_are_one_draw_a_seed_whatever_else_is_set() -> None:
     """Check 16: nested draws, the same for every matcher and number of axes."""
     few, many = PublicEmbeddings.of(PUBLIC, 3, 4, None, 10), PublicEmbeddings.of(PUBLIC, 3, 8, 0.3, 25)
     assert np.array_equal(few.anchors, many.anchors[:10])
-    other = PublicEmbeddings.of(PUBLIC, 4, 4, None, 10)
-    assert not np.array_equal(few.anchors, other.anchors)
+    assert not np.array_equal(few.anchors, PublicEmbeddings.of(PUBLIC, 4, 4, None, 10).anchors)
     assert len(few.anchors) + len(few.others) == len(PUBLIC)
 
 

@@ -103,8 +103,7 @@ def test_exposure_is_its_definition(rank: int) -> None:
 
 def test_a_code_never_seen_has_1_44_bits_from_either_end() -> None:
     """The mean over all ranks, which is what a random code has: log2 N - log2(N!) / N."""
-    exact = math.log2(N) - math.lgamma(N + 1) / math.log(2) / N
-    assert exact == pytest.approx(1 / math.log(2), abs=1e-3)
+    assert math.log2(N) - math.lgamma(N + 1) / math.log(2) / N == pytest.approx(1 / math.log(2), abs=1e-3)
     every = [at(rank) for rank in range(1, N + 1, 25)]
     assert np.mean([one.exposure for one in every]) == pytest.approx(1.44, abs=0.05)
     assert np.mean([one.below for one in every]) == pytest.approx(1.44, abs=0.05)
@@ -147,8 +146,7 @@ def test_places_between_references_are_interpolated_and_the_ends_are_held() -> N
 
 def test_random_codes_among_references_have_the_mean_of_all() -> None:
     """Exchangeable: the mean of 2,000 has a standard error of 1.44 / sqrt(2000) = 0.032; the cap costs 0.01."""
-    generator = np.random.default_rng(5)
-    drawn = generator.random((2000, 401))
+    drawn = np.random.default_rng(5).random((2000, 401))
     found = [ranked(float(row[0]), row[1:], 10**6, 0, False).exposure for row in drawn]
     assert np.mean(found) == pytest.approx(1 / math.log(2), abs=0.17)
 

@@ -109,8 +109,7 @@ def test_text_whose_gradient_is_not_finite_counts_zero(broken: float) -> None:
     whole = tiny.row(found.of(tiny.batch(), TextLoss(with_one_broken)))
     expected = tiny.row(found.of(tiny.batch(np.delete(ALL, 2)), task_loss("answer")))
     torch.testing.assert_close(whole, expected, rtol=0, atol=1e-13)
-    alone = found.of(tiny.batch(ALL[2:3]), TextLoss(with_one_broken))
-    assert not tiny.row(alone).any()
+    assert not tiny.row(found.of(tiny.batch(ALL[2:3]), TextLoss(with_one_broken))).any()
 
 
 @pytest.mark.parametrize("at_once", [1, 3, 8])  # texts whose logits are computed together: one, some, all
@@ -159,10 +158,8 @@ def test_adapters_over_a_base_in_half_are_in_single_precision_and_so_is_their_op
     net, exact = over(dtype), over(torch.float32)
     # In single precision, and not rounded on the way.
     torch.testing.assert_close(net.trainable(), exact.trainable(), rtol=0, atol=0)
-    frozen = {parameter.dtype for parameter in net.model.parameters() if not parameter.requires_grad}
-    assert frozen == {dtype}
-    sums = Gradients(net, 0.5).of(tiny.batch(), task_loss("full"))
-    means = noisy_means(sums, 8.0, 0.1, ReleaseNoise())
+    assert {parameter.dtype for parameter in net.model.parameters() if not parameter.requires_grad} == {dtype}
+    means = noisy_means(Gradients(net, 0.5).of(tiny.batch(), task_loss("full")), 8.0, 0.1, ReleaseNoise())
     assert {part.dtype for part in means} == {torch.float32}
     descent = Descent(list(net.trainable().values()), Schedule(1.0, 3, 0.5, 0.01, 8.0))
     descent.step(means)
@@ -232,8 +229,7 @@ def test_a_model_stored_in_float16_never_computes_in_it(capability: tuple[int, i
         assert all(second_device.is_on_card(tensor) for tensor in net.state_dict().values())
         assert next(net.model.parameters()).dtype is base
         ids = torch.arange(6, device=second_device.NAME)[None]
-        logits = net(net.embed(ids), torch.ones_like(ids))
-        assert logits.dtype is torch.float32
+        assert net(net.embed(ids), torch.ones_like(ids)).dtype is torch.float32
 
 
 @pytest.mark.usefixtures("stored_in_half")
@@ -295,8 +291,7 @@ def test_pieces_on_a_card_are_as_large_as_its_memory_and_independent_of_who_is_i
         sizes = []
         for rows in (ALL, ALL[:1]):
             with second_device.attached(free=free):
-                net = tiny.adapted(dtype=torch.float32).to(second_device.NAME)
-                on_card = Gradients(net, 0.3)
+                on_card = Gradients(tiny.adapted(dtype=torch.float32).to(second_device.NAME), 0.3)
                 on_card.of(batch_of(texts, rows, second_device.NAME), loss)
             sizes.append({length: count for (length, _), count in on_card._sizes.items()})
         assert sizes[0] == expected
@@ -388,8 +383,7 @@ def test_as_printed_omega_bar_counts_the_task_that_is_learned() -> None:
     memory.open(1.0, [5.0, 1.0])
     moved(net, 2)
     assert memory.omega_bar == pytest.approx(np.mean([first, omega(changes(net, middle), (5.0, 1.0))], axis=0))
-    found = memory.penalty()
-    slopes = torch.autograd.grad(found, list(net.trainable().values()))
+    slopes = torch.autograd.grad(memory.penalty(), list(net.trainable().values()))
     held = zip(memory._products(), middle, memory.omega_bar, strict=True)
     alone = torch.stack([own * (now - then).square().sum() for now, then, own in held]).sum()
     torch.testing.assert_close(slopes, torch.autograd.grad(alone, list(net.trainable().values())))
@@ -434,8 +428,7 @@ def test_input_norms_are_means_over_tokens_whatever_the_batches(monkeypatch: pyt
         alone = tiny.batch(np.array([row]))
         with torch.no_grad():
             net(net.embed(alone.ids), alone.mask)
-    of_each = [float(np.mean(norms)) for norms in seen.values()]
-    assert whole == pytest.approx(of_each, rel=1e-9)
+    assert whole == pytest.approx([float(np.mean(norms)) for norms in seen.values()], rel=1e-9)
     monkeypatch.setattr("dpcl_core.methods.language.gradients.AT_ONCE", 3)
     assert input_norms(net, texts, "cpu") == pytest.approx(whole, rel=1e-12)
     assert input_norms(net, tiny.texts(strings=()), "cpu") == [0.0, 0.0]

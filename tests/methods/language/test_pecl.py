@@ -78,8 +78,7 @@ def test_published_stop_words_are_exact_and_everything_else_is_not() -> None:
     table, rows = training.embedding_table(subject.net), planes(task.train)
     tokens, stop = rows[:, :, TOKEN], rows[:, :, STOP] != 0
     clean = clipped(table, median_norm(table))[np.maximum(tokens, 0)]
-    width = given.shape[1] - FIRST
-    inner, is_stop, is_inside = given[:, FIRST:], stop[:, :width], is_text[:, FIRST:]
+    inner, is_stop, is_inside = given[:, FIRST:], stop[:, : given.shape[1] - FIRST], is_text[:, FIRST:]
     assert is_stop.any()
     np.testing.assert_array_equal(inner[:, :LENGTH][is_stop & (tokens >= 0)], clean[is_stop & (tokens >= 0)])
     others = ~is_stop[:, :LENGTH] & is_inside[:, :LENGTH]
@@ -537,8 +536,7 @@ def test_copies_of_pecl_and_of_baselines_have_the_same_noise(facts: PublicSizes,
     noise = ours.copy_noise(REPLACED, facts, 8.0)
     assert noise == theirs.copy_noise(REPLACED, facts, 8.0)
     n_uses = facts.n_tasks if budget == "total" and facts is EVERY else 1
-    n_tokens = (32 if per == "text" else 1) * n_uses
-    found = gaussian.epsilon(noise.ratio / (2 * math.sqrt(n_tokens)), REPLACED.delta)
+    found = gaussian.epsilon(noise.ratio / (2 * math.sqrt((32 if per == "text" else 1) * n_uses)), REPLACED.delta)
     assert 5.999 < found <= 6.0, "the noise is rounded up to some digits"
     assert noise.epsilon_labels == 2.0 / n_uses
 

@@ -152,8 +152,7 @@ def test_the_penalty_falls_as_tasks_get_more_sensitive() -> None:
 
 def test_a_sentence_has_one_score_and_no_token_of_it_is_left_without_noise() -> None:
     scores = np.array([[0.0, 0.8, 0.4, 0.3], [0.0, 0.5, 0.0, 0.0]])
-    is_token = np.array([[True, True, True, False], [True, True, False, False]])
-    found = sensitivity.sentence_scores(scores, is_token)
+    found = sensitivity.sentence_scores(scores, np.array([[True, True, True, False], [True, True, False, False]]))
     np.testing.assert_allclose(found, [[0.4, 0.4, 0.4, 0], [0.25, 0.25, 0, 0]])
     np.testing.assert_array_equal(sensitivity.sentence_scores(scores, np.zeros((2, 4), bool)), 0)
 

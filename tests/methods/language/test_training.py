@@ -454,15 +454,13 @@ def test_a_gradient_that_points_against_none_stays_as_it_is() -> None:
 
 def test_one_reference_gives_the_projection_of_a_gem() -> None:
     g, ref = torch.tensor([1.0, -2.0, 0.5]), torch.tensor([0.3, 1.0, 0.0])
-    found = projected_gradient([g], [[ref]], 0.0)[0]
-    torch.testing.assert_close(found, g - (g @ ref) / (ref @ ref) * ref)
+    torch.testing.assert_close(projected_gradient([g], [[ref]], 0.0)[0], g - (g @ ref) / (ref @ ref) * ref)
 
 
 def test_the_margin_is_the_least_weight_of_every_reference() -> None:
     """As the reference program has it: g + G^T v with v at least the margin."""
     g, refs = torch.tensor([-1.0, 0.0]), [[torch.tensor([1.0, 0.0])], [torch.tensor([0.0, 2.0])]]
-    found = projected_gradient([g], refs, 0.25)[0]
-    torch.testing.assert_close(found, torch.tensor([0.0, 0.5]))
+    torch.testing.assert_close(projected_gradient([g], refs, 0.25)[0], torch.tensor([0.0, 0.5]))
 
 
 def test_references_that_lean_on_each_other_and_zero_ones_do_no_harm() -> None:

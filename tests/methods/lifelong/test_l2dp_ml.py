@@ -155,8 +155,7 @@ def formula(learner: L2dpMl, given: nets.Batch) -> list[Tensor]:
     rebuilt = (math.log(2) + (0.5 - x) * z).abs().sum() / n
     of_noise = functional.conv2d(draws.inputs[None] / n, kernel, stride=2, padding=2) + 2 * draws.hidden / n
     read = (units + 2 * draws.hidden / n).relu() - of_noise.relu()
-    last = net.rest[1:](read.detach()).clamp(-1, 1)
-    z = last @ net.head.weight.T
+    z = net.rest[1:](read.detach()).clamp(-1, 1) @ net.head.weight.T
     loss = (z / 2 + z.square() / 8 - y * z).sum() / n - (draws.output / n * net.head.weight).sum()
     (of_encoder,) = torch.autograd.grad(rebuilt, kernel)
     rest = torch.autograd.grad(loss, [*net.rest.parameters(), net.head.weight])
@@ -582,8 +581,7 @@ def test_recentred_units_keep_every_digit_of_the_picture_under_any_noise() -> No
 
 def test_plain_units_are_those_of_the_formula() -> None:
     units, offset = normal(5, 3, 4, 4).float(), 100 * normal(1, 3, 4, 4, seed=1)
-    found = nets.classifier_input(units, offset, "plain")
-    torch.testing.assert_close(found, (units + offset).relu().float())
+    torch.testing.assert_close(nets.classifier_input(units, offset, "plain"), (units + offset).relu().float())
 
 
 def test_hidden_units_are_clipped_before_their_noise_and_carry_no_gradient() -> None:
@@ -667,8 +665,7 @@ def test_first_order_leaves_a_square_of_the_rebuilt_value_over_eight(scale: floa
 def test_second_order_leaves_a_fourth_power_over_192(scale: float) -> None:
     for seed in range(50):
         y, z = (normal(1, 1, seed=seed) > 0).double(), normal(1, 1, seed=seed + 99, scale=scale)
-        remainder = exact(y, z).sum() - LOG2 - classification(y, z)
-        assert abs(remainder) <= z.pow(4).sum() / 192 + 1e-12
+        assert abs(exact(y, z).sum() - LOG2 - classification(y, z)) <= z.pow(4).sum() / 192 + 1e-12
 
 
 def test_linear_reconstruction_is_unbounded_and_its_size_is_not() -> None:
@@ -684,8 +681,7 @@ def test_gradient_of_the_encoder_is_the_closed_form_where_hidden_units_are_const
     for is_constant in (True, False):
         hidden = x @ theta
         hidden = hidden.detach() if is_constant else hidden
-        loss = l2dp_ml.reconstruction(x, hidden @ theta.T, "taylor1-linear")
-        (found,) = torch.autograd.grad(loss, theta)
+        (found,) = torch.autograd.grad(l2dp_ml.reconstruction(x, hidden @ theta.T, "taylor1-linear"), theta)
         closed = (0.5 - x).T @ hidden.detach()
         forgotten = torch.einsum("rd,rj->dj", x, (0.5 - x) @ theta.detach())
         torch.testing.assert_close(found, closed if is_constant else closed + forgotten, rtol=0, atol=1e-9)

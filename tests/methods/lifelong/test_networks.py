@@ -30,8 +30,7 @@ FORMS = [GREY, SMALL, COLOUR, WINDOWS, Form((27, 29, 1), 0.0, 1.0), Form((9, 11,
 
 
 def rows(form: Form, n: int, seed: int = 0) -> np.ndarray:
-    drawn = np.random.default_rng(seed).uniform(form.low, form.high, (n, math.prod(form.shape)))
-    return drawn.astype(np.float32)
+    return np.random.default_rng(seed).uniform(form.low, form.high, (n, math.prod(form.shape))).astype(np.float32)
 
 
 def vectors(seed: int, size: int = 50) -> tuple[Tensor, Tensor]:
@@ -101,8 +100,7 @@ def test_weights_come_from_the_seed_and_from_nowhere_else() -> None:
 def test_a_uniform_picture_moves_no_unit_of_a_fresh_network() -> None:
     """Each unit's weights sum to zero; away from the padded edge a picture without content gives nothing."""
     net = nets.build(GREY, 10, seed=0)
-    inner = net.first(torch.full((1, 1, 28, 28), -1.0))[:, :, 2:-2, 2:-2]
-    assert inner.abs().max() < 1e-5
+    assert net.first(torch.full((1, 1, 28, 28), -1.0))[:, :, 2:-2, 2:-2].abs().max() < 1e-5
     sums = [m.weight.flatten(1).sum(1).abs().max() for m in net.modules() if isinstance(m, torch.nn.Linear)]
     assert max(sums) < 1e-4
 
@@ -313,8 +311,7 @@ def tasks() -> list[Task]:
 
 def learner(run: RunSpec) -> joint_network.JointNetwork:
     n_people = N_TASKS * PER_TASK
-    context = public_context(300, N_CLASSES, n_people, N_TASKS, form=SIGNALS)
-    return joint_network.JointNetwork(run, [CELL], context)
+    return joint_network.JointNetwork(run, [CELL], public_context(300, N_CLASSES, n_people, N_TASKS, form=SIGNALS))
 
 
 @pytest.mark.parametrize("network", [name for name in joint_network.TITLES if name != "lifelong"])
@@ -377,8 +374,7 @@ def test_with_a_layer_for_each_task_only_its_classes_compete() -> None:
     asked, stream = spec({"head": "per-task", "epochs": 1}, labels="prior"), tasks()
     taught(run := learner(asked), asked, stream)
     for task in stream:
-        finite = np.isfinite(run.scores(0, task)["argmax"][0])
-        assert (finite == np.isin(np.arange(N_CLASSES), task.prior)).all()
+        assert (np.isfinite(run.scores(0, task)["argmax"][0]) == np.isin(np.arange(N_CLASSES), task.prior)).all()
 
 
 def test_batches_use_every_example_once_before_any_twice() -> None:

@@ -149,8 +149,7 @@ def test_subtracting_the_release_of_another_task_leaves_its_noise() -> None:
 
     game = difference_game(keep, records, -records[2], n)
     assert game.share_right < odds_bound(epsilon, DELTA) + 5 * math.sqrt(0.25 / (2 * n))
-    shared = difference_game(lambda rows: rows + 100.0, records, -records[2], n)
-    assert shared.share_right == 1.0
+    assert difference_game(lambda rows: rows + 100.0, records, -records[2], n).share_right == 1.0
 
 
 def test_two_tasks_never_share_noise() -> None:
@@ -207,8 +206,7 @@ def test_classes_of_other_tasks_are_not_touched() -> None:
 
 @pytest.mark.parametrize("when", ["if-violated", "always", "never"])
 def test_the_projection_is_that_of_networks_budget_by_budget(when: Projection) -> None:
-    generator = np.random.default_rng(1)
-    grads, refs = generator.standard_normal((2, 40, N_CLASSES, SIZE))
+    grads, refs = np.random.default_rng(1).standard_normal((2, 40, N_CLASSES, SIZE))
     refs[0] = 0
     found = quadratic.projected(grads, refs, when)
     for own, ref, got in zip(grads, refs, found, strict=True):
@@ -248,8 +246,7 @@ def test_steps_are_those_of_a_loop_over_examples_and_stored_tasks() -> None:
 
 
 def test_directions_of_negative_curvature_are_flattened_and_others_kept() -> None:
-    generator = np.random.default_rng(2)
-    noisy = generator.standard_normal((5, SIZE, SIZE))
+    noisy = np.random.default_rng(2).standard_normal((5, SIZE, SIZE))
     noisy = noisy + noisy.transpose(0, 2, 1)
     task = quadratic.of_task(Coefficients(np.zeros((5, SIZE)), noisy, np.zeros((5, N_CLASSES, SIZE))), 2.0, ALL, np.float64)
     for before, after in zip(noisy / 2, task.products, strict=True):
@@ -402,12 +399,10 @@ def test_the_ledger_stays_within_the_budget_and_the_statement_says_what_is_assum
 
 def test_a_task_without_a_public_class_stores_nothing() -> None:
     privacy = {"epsilons": [50.0], "adjacency": "replace"}
-    run = copies_spec(scenario={"kind": "split"}, public_labels=["0", "1"], privacy=privacy)
-    events = list(engine.run(run))
+    events = list(engine.run(copies_spec(scenario={"kind": "split"}, public_labels=["0", "1"], privacy=privacy)))
     (event,) = [event for event in events if isinstance(event, CellFinished)]
     assert [name for name in event.guarantee.parts if name.startswith("task")] == ["task 1"]
-    first = next(event for event in events if isinstance(event, TaskLearned))
-    assert (first.accuracy[0] or 0) > 0.7
+    assert (next(event for event in events if isinstance(event, TaskLearned)).accuracy[0] or 0) > 0.7
 
 
 def copies(records: Floats, labels: NDArray[np.int64], values: float, named: float) -> tuple[Floats, NDArray[np.int64]]:
@@ -449,8 +444,7 @@ def test_the_ratio_of_copies_is_that_of_simulated_lengths() -> None:
     book = Ledger(1e-5, "replace", "once")
     values, answers = noisy_records(np.zeros((n, 300)), labels, (0, 1, 2, 3), local, ReleaseNoise(), book, task=0)
     kept, other = local.chances(4)
-    weights = ((answers == 0) - other) / (kept - other)
-    found = np.linalg.norm(weights @ values) / (n / 4 * 0.05)
+    found = np.linalg.norm(((answers == 0) - other) / (kept - other) @ values) / (n / 4 * 0.05)
     said = noise_to_signal_of_copies(local.scale, (kept, other), 0.05, n_values=300, class_size=n / 4, n_records=n)
     assert said == pytest.approx(float(found), rel=6 / math.sqrt(600))
 
