@@ -145,8 +145,7 @@ def test_a_long_life_is_attacked_in_part_and_in_seconds(monkeypatch: pytest.Monk
 
 def test_the_one_way_bound_is_the_one_inequality() -> None:
     assert one_way_bound(1000, 1000, 0, 1000, 1e-6) == pytest.approx(5.6006, abs=1e-4)
-    assert one_way_bound(0, 1000, 0, 1000, 1e-6) == 0.0
-    assert one_way_bound(1000, 1000, 1000, 1000, 1e-6) == 0.0
+    assert (one_way_bound(0, 1000, 0, 1000, 1e-6), one_way_bound(1000, 1000, 1000, 1000, 1e-6)) == (0.0, 0.0)
     assert one_way_bound(10, 1000, 0, 1000, 1e-6) < one_way_bound(1000, 1000, 900, 1000, 1e-6) + 1
 
 

@@ -118,8 +118,7 @@ def test_how_far_a_model_looks_back_is_known_and_longer_texts_are_refused(weight
     language_models.put(weights / "somebody--llama", "llama")
     assert causal.adapted("hf:somebody/llama", "cpu", rank=1, alpha=1, seed=0).context == 64
     model = causal.adapted("lm-tiny", "cpu", rank=1, alpha=1, seed=0)
-    assert model.context == 256
-    assert model.embed(ids(1, 256, 1000)).shape == (1, 256, 64)
+    assert (model.context, model.embed(ids(1, 256, 1000)).shape) == (256, (1, 256, 64))
     assert model.embed(torch.arange(1536)).shape == (1536, 64)
     with pytest.raises(BadInput, match=r"^data\.backbone = lm-tiny: looks back on 256 tokens, and a text .* has 257: lower"):
         model.embed(ids(1, 257, 1000))

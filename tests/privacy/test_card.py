@@ -101,8 +101,7 @@ def test_a_run_stored_before_ledgers_or_plans_were_is_read_and_cannot_be_checked
 
 def test_true_cards_match_with_and_without_noise() -> None:
     found = checked(a_card())
-    assert [one.verdict for one in found] == ["matches", "matches"]
-    assert card.exit_status(found) == 0
+    assert ([one.verdict for one in found], card.exit_status(found)) == (["matches", "matches"], 0)
     assert [number.name for number in found[0].numbers] == [
         "epsilon", "task 1", "task 2", "people of task 1", "people of task 2", "the list of labels of one task alone",
         "the same person in every task", "all 2 models of this run together, delta 2e-05", "all models of the run",
@@ -186,8 +185,7 @@ def test_what_cannot_be_checked_says_why(change: Change, why: str) -> None:
     document = a_card()
     change(document["cells"][0])
     found = checked(document)
-    assert found[0].verdict == "unchecked"
-    assert card.exit_status(found) == 2
+    assert (found[0].verdict, card.exit_status(found)) == ("unchecked", 2)
     assert f"cannot be checked: {why}" in card.sentence(found[0])
     assert "\n" not in card.sentence(found[0])
 

@@ -259,8 +259,7 @@ def test_kept_vectors_are_one_release_and_fresh_ones_one_each() -> None:
     ratio = text_mechanisms.ratio_for(8, TEXT_DELTA, 64)
     once, thrice = text_ledger(), text_ledger()
     kept = noisy_embeddings(TABLE, tokens, ratio, 1.0, noise, once, task=0)
-    assert len(once.entries) == 1
-    assert once.epsilon() == pytest.approx(8, rel=1e-3)
+    assert (len(once.entries), once.epsilon()) == (1, pytest.approx(8, rel=1e-3))
     assert once.epsilon() <= 8
     fresh = [noisy_embeddings(TABLE, tokens, ratio, 1.0, noise, thrice, task=0) for _ in range(3)]
     assert len(thrice.entries) == 3

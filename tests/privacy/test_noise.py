@@ -122,6 +122,5 @@ def test_replace_neighbours_of_noise_calibrated_for_adding_or_removing() -> None
 
 
 def test_no_noise_has_no_bound_and_no_budget_needs_no_noise() -> None:
-    assert gaussian.epsilon(0.0, 1e-5) == math.inf
-    assert gaussian.sigma(math.inf, 1e-5) == 0.0
+    assert (gaussian.epsilon(0.0, 1e-5), gaussian.sigma(math.inf, 1e-5)) == (math.inf, 0.0)
     assert gaussian.epsilon(1e9, 1e-5) == 0.0

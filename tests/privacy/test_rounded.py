@@ -295,8 +295,7 @@ def test_a_root_is_brentqs_to_the_last_bit_by_as_many_steps(shape: int, xtol: fl
 
 
 def test_a_root_at_an_end_is_found_and_none_between_equal_signs() -> None:
-    assert root(lambda x: x, 0.0, 1.0) == 0.0
-    assert root(lambda x: x - 1, 0.0, 1.0) == 1.0
+    assert (root(lambda x: x, 0.0, 1.0), root(lambda x: x - 1, 0.0, 1.0)) == (0.0, 1.0)
     for bad in (lambda x: x * x + 1, lambda x: math.nan):
         with pytest.raises(ValueError, match=r"no root is known between 0\.0 and 1\.0"):
             root(bad, 0.0, 1.0)

@@ -190,8 +190,7 @@ def test_a_claim_without_an_audit_is_no_bound_either() -> None:
 
 
 def test_what_stands_behind_an_epsilon_is_told_apart() -> None:
-    assert kind(made()) == "proved"
-    assert kind(nominal(audit=AUDIT)) == "nominal"
+    assert (kind(made()), kind(nominal(audit=AUDIT))) == ("proved", "nominal")
     assert kind(made(math.inf)) == kind(made(labels="data")) == kind(nominal(math.inf)) == "none"
     assert is_nominal(nominal())
     assert not is_nominal(made())
@@ -294,8 +293,7 @@ def test_the_line_under_a_figure_tells_the_ways_out_apart() -> None:
 
 
 def test_a_method_with_one_way_out_speaks_of_one_number() -> None:
-    assert three_numbers(made().parts) == ""
-    assert ways_out(made()) == {}
+    assert (three_numbers(made().parts), ways_out(made())) == ("", {})
     assert "head" not in guarantee_words(made()).headline
 
 
@@ -432,8 +430,7 @@ def test_the_digits_are_warned_of_where_they_were_seen_to_fail() -> None:
 def test_trained_heads_are_warned_of_and_larger_batches_offered() -> None:
     head = {"method": "peft-ensemble", "labels": "prior-const"}
     found = forecasts([0.02, 1.0, 8.0], **head)
-    assert [one.epsilon for one in found] == [0.02]
-    assert found[0].ratio == pytest.approx(16.5, rel=0.02)
+    assert ([one.epsilon for one in found], found[0].ratio) == ([0.02], pytest.approx(16.5, rel=0.02))
     assert found[0].larger_batches == pytest.approx(7.8, rel=0.02)
     assert "larger batches (7.8 times with everyone in each)" in found[0].sentence
     assert "larger batches" not in forecasts([0.02], **head, params={"sample_rate": 1.0})[0].sentence

@@ -28,8 +28,7 @@ def test_a_task_asks_for_its_class_and_is_tested_on_as_many_others() -> None:
         for split, first in ((task.train, 0), (task.test, 1000)):
             numbers = split.inputs[:, 0].astype(int) - first
             np.testing.assert_array_equal(split.labels, 2 * k + (numbers % N_CLASSES == k))
-        assert len(task.test) == 24
-        assert np.mean(task.test.labels == 2 * k) == 0.5
+        assert (len(task.test), np.mean(task.test.labels == 2 * k)) == (24, 0.5)
 
 
 def test_every_example_is_learned_once_and_both_halves_are_as_large() -> None:

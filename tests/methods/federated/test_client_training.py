@@ -69,8 +69,7 @@ def test_gradients_equal_finite_differences(n_hidden: int) -> None:
 
 
 def test_the_published_head_has_as_many_parameters_as_the_paper_s() -> None:
-    assert n_parameters(Head(384, 4)) == 49_796
-    assert n_parameters(Head(32, 4, 0)) == 132
+    assert (n_parameters(Head(384, 4)), n_parameters(Head(32, 4, 0))) == (49_796, 132)
 
 
 def test_first_weights_lie_within_one_over_the_root_of_fan_in() -> None:

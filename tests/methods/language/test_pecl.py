@@ -502,8 +502,7 @@ def test_a_task_charges_those_whose_texts_it_reads() -> None:
     def people_of(params: BaselineParams, task: int) -> list[tuple[int, ...]]:
         return [charge.people_of for charge in params.charges(Plan(params, PRIVACY, FACTS), Noises(1.0, 1.0), task)]
 
-    assert people_of(GemParams(), 2) == [(2,), (0,), (1,)]
-    assert people_of(ErParams(), 2) == [(0, 1, 2)]
+    assert (people_of(GemParams(), 2), people_of(ErParams(), 2)) == ([(2,), (0,), (1,)], [(0, 1, 2)])
     assert len(people_of(EwcParams(), 5)) == 1  # nothing comes after it: what held it would be measured for nothing
     assert [people_of(MtlParams(), task) for task in range(6)] == [*[[]] * 5, [(0, 1, 2, 3, 4, 5)]]
 
