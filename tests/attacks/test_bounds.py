@@ -199,8 +199,7 @@ def test_without_delta_all_right_has_a_closed_form() -> None:
 @pytest.mark.parametrize("n", [20, 400])
 def test_gaussians_are_wronged_as_rarely_as_is_said(mu: float, n: int) -> None:
     """Coins under one Gaussian each are guessed by its sign, with chance ndtr(mu / 2): exact again."""
-    least = least_right(n, n, lambda coins: gaussian_one_run_bound(coins) > mu)
-    assert binom.sf(least - 1, n, ndtr(mu / 2)) <= 0.05
+    assert binom.sf(least_right(n, n, lambda coins: gaussian_one_run_bound(coins) > mu) - 1, n, ndtr(mu / 2)) <= 0.05
 
 
 def test_one_noise_for_all_coins_is_wronged_as_rarely_as_is_said() -> None:

@@ -95,8 +95,7 @@ def test_differencing_wins_against_the_very_draws_of_the_learner_and_not_against
         return rows + nets.draw(plan, ReleaseNoise(), 1, 8, "cpu", "per-class").inputs.numpy().ravel() / plan.n_mean
 
     def fresh(rows: np.ndarray) -> np.ndarray:
-        steps = [noisy_means([torch.from_numpy(row)], 1.0, 40.0, ReleaseNoise())[0] for row in rows]
-        return torch.stack(steps).numpy()
+        return torch.stack([noisy_means([torch.from_numpy(row)], 1.0, 40.0, ReleaseNoise())[0] for row in rows]).numpy()
 
     won = l2dp_games.difference_game(shared, records[:3], records[3], n)
     assert (won.hits, won.false_alarms) == (n, 0)

@@ -258,8 +258,7 @@ def shared(module: str) -> Callable[[pytest.MonkeyPatch], None]:
 
 
 def clients_of_one_task(epsilon: float) -> Game:
-    in_one_task = {**CLIENTS["scenario"], "partition": "domain", "protocol": "domain-incremental"}
-    return clients(epsilon, scenario=in_one_task)
+    return clients(epsilon, scenario={**CLIENTS["scenario"], "partition": "domain", "protocol": "domain-incremental"})
 
 
 # A fault, the game that it is put into, its budget, learners on each side, and what is proved at least.

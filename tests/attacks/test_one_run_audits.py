@@ -123,8 +123,7 @@ def a_run(method: str) -> RunSpec:
         return asked(method, 4.0, preset="pecl-synthetic", adjacency="replace", params=local)
     adjacency = "replace" if method == "independent-laplace" else "add-remove"
     params = {"epochs": 1, "sample_rate": 0.5} if method == "dp-agem" else {}
-    scenario = {"kind": "split", "tasks": 2}
-    return asked(method, 4.0, adjacency=adjacency, labels="prior", scenario=scenario, params=params)
+    return asked(method, 4.0, adjacency=adjacency, labels="prior", scenario={"kind": "split", "tasks": 2}, params=params)
 
 
 def test_every_method_of_the_catalogue_is_played_or_says_why_not() -> None:
@@ -159,8 +158,7 @@ def test_a_method_that_is_not_played_is_refused_in_a_sentence(method: str) -> No
 
 
 def test_settings_that_leave_nothing_of_anyones_own_are_refused() -> None:
-    even = asked("label-means", 4.0, **{**FED, "params": {"slots": "even"}})
-    assert "params.slots = even" in str(play.refusal(even))
+    assert "params.slots = even" in str(play.refusal(asked("label-means", 4.0, **{**FED, "params": {"slots": "even"}})))
     film = spec("peft-ensemble", params={"adapter": "film"}, data={"dataset": "mnist", "backbone": "vit-cifar100"})
     for chosen in (spec("peft-ensemble"), film, of_texts("lm-er")):
         assert play.refusal(chosen) is None

@@ -29,8 +29,7 @@ from tests.support.tiers import quick
 
 
 def published(epsilon: float = 10.0, **params: object) -> RunSpec:
-    data = {"dataset": "digits"}
-    return asked("pecl-published", epsilon, adjacency="replace", delta=1e-6, params=params, data=data)
+    return asked("pecl-published", epsilon, adjacency="replace", delta=1e-6, params=params, data={"dataset": "digits"})
 
 
 def life_audited(

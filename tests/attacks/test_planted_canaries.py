@@ -94,8 +94,7 @@ def test_three_seeds_of_the_recorded_trainings() -> None:
     def mean(variant: Variant) -> tuple[float, float, float]:
         """Of codes planted 16 times, of controls, and of the first from the least likely end."""
         told = [planted_canaries.trained(Settings(), variant, found, seed) for seed, found in enumerate(every())]
-        rows = [(one.exposure(16), one.exposure(0), one.below(16)) for one in told]
-        one, two, three = np.mean(rows, axis=0).tolist()
+        one, two, three = np.mean([(one.exposure(16), one.exposure(0), one.below(16)) for one in told], axis=0).tolist()
         return one, two, three
 
     none, printed, hinge, mask, answer, answer_printed = map(mean, (NONE, PRINTED, HINGE, MASK, ANSWER, ANSWER_PRINTED))

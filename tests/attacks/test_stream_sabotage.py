@@ -186,9 +186,8 @@ def redrawn(patch: pytest.MonkeyPatch) -> None:
         for tasks in learned:
             honest(self, [tasks])
             (stream,), noises = self._streams.values(), list(self._noises.values())
-            books = [Ledger(1e-5, "add-remove", "once") for _ in noises]
             self._stream_releases[0][stream.n_tasks - 1] = continual.noisy_stream_sums(
-                stream, self._stds, noises, books, task=stream.n_tasks - 1
+                stream, self._stds, noises, [Ledger(1e-5, "add-remove", "once") for _ in noises], task=stream.n_tasks - 1
             )
 
     patch.setattr(cosine.CosineClassifier, "recall", again)

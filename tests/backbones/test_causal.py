@@ -110,8 +110,7 @@ def test_padding_at_the_end_changes_nothing_before_it(weights: Path) -> None:
     tokens[1, 7:] = -1
     mask = (tokens >= 0).long()
     together = model(model.embed(tokens), mask)
-    alone = model(model.embed(tokens[1:, :7]), mask[1:, :7])
-    torch.testing.assert_close(together[1:, :7], alone, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(together[1:, :7], model(model.embed(tokens[1:, :7]), mask[1:, :7]), atol=1e-5, rtol=1e-5)
 
 
 def test_how_far_a_model_looks_back_is_known_and_longer_texts_are_refused(weights: Path) -> None:
@@ -294,8 +293,7 @@ def by_transformers(tokens: NDArray[np.int64]) -> NDArray[np.float64]:
     """log P of every token of texts without padding, in double precision."""
     exact = copy.deepcopy(causal.load("lm-tiny")).double()
     marks = np.full((len(tokens), 1), plain_language.load_tokenizer("lm-tiny").bos)
-    inputs = torch.from_numpy(np.concatenate([marks, tokens[:, :-1]], axis=1))
-    scores = exact(input_ids=inputs).logits.log_softmax(-1)
+    scores = exact(input_ids=torch.from_numpy(np.concatenate([marks, tokens[:, :-1]], axis=1))).logits.log_softmax(-1)
     found: NDArray[np.float64] = scores.gather(2, torch.from_numpy(tokens)[:, :, None])[:, :, 0].numpy()
     return found
 
@@ -336,8 +334,7 @@ def test_long_texts_are_read_in_windows_half_of_which_is_new(model: plain_langua
     for end in range(context + context // 2, tokens.shape[1], context // 2):
         window = by_transformers(tokens[:, end - context : end])[0]
         np.testing.assert_allclose(found[end - context // 2 : end], window[-(context // 2) :], atol=TOLERANCE, rtol=RELATIVE)
-    last = by_transformers(tokens[:, -context:])[0]
-    np.testing.assert_allclose(found[-17:], last[-17:], atol=TOLERANCE, rtol=RELATIVE)
+    np.testing.assert_allclose(found[-17:], by_transformers(tokens[:, -context:])[0][-17:], atol=TOLERANCE, rtol=RELATIVE)
     assert (found < 0).all()
 
 

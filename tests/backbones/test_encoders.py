@@ -202,11 +202,9 @@ def test_a_model_of_the_library_by_name_gives_what_minilm_gives(tmp_path: Path, 
     monkeypatch.setenv("DPCL_WEIGHTS", str(tmp_path / "weights"))
     assert catalog.available(catalog.card(f"st:{name}")) is None
     for content in (TEXTS, Sentences([("Unbelievably", "quiet", "\u200b", "rivers"), ("x",) * 100])):
-        mine = features("minilm", content)
-        np.testing.assert_allclose(features(f"st:{name}", content), mine, atol=2e-6)
+        np.testing.assert_allclose(features(f"st:{name}", content), features("minilm", content), atol=2e-6)
     monkeypatch.setenv("DPCL_HOME", str(tmp_path / "another home"))  # without vectors that are kept
-    last = features(f"st:{name}", Texts(TEXTS.strings[-1:]))
-    np.testing.assert_array_equal(last, features(f"st:{name}", TEXTS)[-1:])
+    np.testing.assert_array_equal(features(f"st:{name}", Texts(TEXTS.strings[-1:])), features(f"st:{name}", TEXTS)[-1:])
 
 
 # Features are computed once, no state of the disk can change or lose them, and what is kept can be deleted.

@@ -157,8 +157,7 @@ def test_class_sums_of_neighbours_differ_by_one_row_alone(place: int) -> None:
 
     def clean(features: NDArray[np.float32]) -> NDArray[np.float64]:
         labels, book = np.zeros(len(features), np.int64), Ledger(1e-5, "add-remove", "once")
-        sums = noisy_class_sums(found.along(features), labels, [0], 1, [0.0], [ReleaseNoise()], [book], task=0)
-        return sums[0, 0]
+        return noisy_class_sums(found.along(features), labels, [0], 1, [0.0], [ReleaseNoise()], [book], task=0)[0, 0]
 
     difference = clean(np.insert(people, place, person, axis=0)) - clean(people)
     np.testing.assert_array_equal(difference, unit_rows(found.along(person))[0])

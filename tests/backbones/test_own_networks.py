@@ -153,8 +153,7 @@ def whole(make: Callable[[], nn.Module] = convolutions) -> tuple[adapters.Adapte
     for weight in made.weights.values():
         weight += 0.3 * torch.randn(weight.shape, generator=generator)
     random = np.random.default_rng(2)
-    pictures = random.integers(0, 256, (9, 8, 8, 3)).astype(np.uint8)
-    return made.module().double(), pictures, random.integers(0, 4, 9)
+    return made.module().double(), random.integers(0, 256, (9, 8, 8, 3)).astype(np.uint8), random.integers(0, 4, 9)
 
 
 def one_by_one(module: adapters.Adapted, pictures: np.ndarray, labels: np.ndarray) -> list[Tensor]:

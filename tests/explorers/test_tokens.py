@@ -31,8 +31,7 @@ STRINGS = (
 def test_tokens_joined_are_the_text(string: str) -> None:
     (found,) = tokens.scored(Texts([string]))
     assert "".join(found.tokens) == string
-    n = len(found.tokens)
-    assert n == len(found.probability) == len(found.commonness) == len(found.is_stop) == len(found.kinds)
+    assert len(found.tokens) == len(found.probability) == len(found.commonness) == len(found.is_stop) == len(found.kinds)
     assert all(0 < p <= 1 for p in found.probability)
 
 

@@ -197,8 +197,7 @@ def test_an_answer_is_exactly_what_was_asked_for(lie: str | None) -> None:
     transport: Any = SimpleNamespace(nodes=lambda: [7], ask=lambda nodes, record: [(7, one) for one in sent])
     part: Any = SimpleNamespace(keys=[sha256(b"a key").hexdigest()])
     log: list[str] = []
-    roll = exchange.Roll(part, transport, log.append, {0: 7})
-    (vector,) = roll.collect(Question(1, 2, 3, np.zeros(0)), np.array([0]))
+    (vector,) = exchange.Roll(part, transport, log.append, {0: 7}).collect(Question(1, 2, 3, np.zeros(0)), np.array([0]))
     assert vector.tolist() == ([1.0, -2.0, 1e30] if lie is None else [0, 0, 0])
     assert log == ([] if lie is None else ["task 2, round 3: client 0 counts as zeros"])
 

@@ -170,8 +170,7 @@ def test_learners_share_no_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     def apart(of: dict[Cell, Ledger]) -> float:
         return joint_release([{cell: ledger} for cell, ledger in of.items()])[0]
 
-    twice = gaussian.epsilon(30.0 / math.sqrt(8), 1e-5)
-    assert apart(books(dp.GaussianDpEvent(30.0))) == pytest.approx(twice, rel=1e-4)
+    assert apart(books(dp.GaussianDpEvent(30.0))) == pytest.approx(gaussian.epsilon(30.0 / math.sqrt(8), 1e-5), rel=1e-4)
     sampled = books(dp.PoissonSampledDpEvent(0.1, dp.GaussianDpEvent(0.8)))
     assert apart(sampled) < 0.9 * joint_release([sampled])[0]
 

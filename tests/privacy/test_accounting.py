@@ -41,8 +41,7 @@ RELATIONS = {"add-remove": dp.NeighboringRelation.ADD_OR_REMOVE_ONE, "replace": 
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 8.0, 16.0])
 def test_one_calibrated_gaussian_costs_what_it_was_calibrated_for(epsilon: float) -> None:
-    event = dp.GaussianDpEvent(gaussian.sigma(epsilon, DELTA))
-    accounted = Pld().epsilon([event], DELTA, "add-remove")
+    accounted = Pld().epsilon([dp.GaussianDpEvent(gaussian.sigma(epsilon, DELTA))], DELTA, "add-remove")
     assert accounted <= epsilon
     assert accounted == pytest.approx(epsilon, rel=2e-5)
 
@@ -505,8 +504,7 @@ def test_without_sampling_the_closed_form_is_the_third(epsilon: float, multiplie
 def test_without_sampling_replace_takes_twice_the_noise_and_meets_its_budget() -> None:
     ours = accounting.noise_multiplier(1.0, DELTA, 1.0, 40, "replace")
     assert ours == pytest.approx(2 * gaussian.sigma(1.0, DELTA) * math.sqrt(40), abs=1.1e-4)
-    event = subsampled_gaussian(ours, 1.0, 40)
-    assert 1 - 1e-4 < Pld().epsilon([event], DELTA, "replace") <= 1.0
+    assert 1 - 1e-4 < Pld().epsilon([subsampled_gaussian(ours, 1.0, 40)], DELTA, "replace") <= 1.0
 
 
 def test_under_replace_the_exact_value_doubles_the_sensitivity_and_sampled_steps_are_known_to_one() -> None:

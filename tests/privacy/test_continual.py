@@ -19,8 +19,7 @@ from dpcl_core.spec import Cell
 def matrices(of: Factorisation) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """A, B and C in full, made by another library."""
     zeros = np.zeros(of.n_tasks)
-    first = of.decay ** np.arange(of.n_tasks)
-    return toeplitz(first, zeros), toeplitz(of.decoder, zeros), toeplitz(of.column, zeros)
+    return toeplitz(of.decay ** np.arange(of.n_tasks), zeros), toeplitz(of.decoder, zeros), toeplitz(of.column, zeros)
 
 
 @pytest.mark.parametrize("decay", [1.0, 0.9, 0.5])

@@ -77,8 +77,7 @@ def test_the_printed_algorithm_whole_is_one_gaussian_of_all_that_a_client_sends(
     """Eight statistics, each of K entries clipped on its own: 1/z² adds up over them."""
     row = cslr_accounting.rows()["whole"]
     for sigma in SIGMAS:
-        alone = Reading(sigma / math.sqrt(2 * 4 * 4), n_statistics=1)
-        assert _of(row.of(sigma)) == pytest.approx(_of(alone), rel=1e-6)
+        assert _of(row.of(sigma)) == pytest.approx(_of(Reading(sigma / math.sqrt(2 * 4 * 4), n_statistics=1)), rel=1e-6)
 
 
 def test_no_reading_with_a_whole_round_keeps_to_the_claims() -> None:

@@ -50,8 +50,7 @@ def test_noise_for_a_rows_budget_keeps_a_person_within_the_asked_one(size: int, 
     assert of_row.epsilons[-1] == math.inf
     for asked, epsilon in zip(privacy.epsilons[:-1], of_row.epsilons, strict=False):
         sigma = gaussian.sigma(epsilon, of_row.delta, gaussian.SENSITIVITY[privacy.adjacency])
-        event = dp.GaussianDpEvent(sigma)
-        assert budgets.epsilon_of(Pld(), [event], privacy.delta, privacy.adjacency, size) <= asked
+        assert budgets.epsilon_of(Pld(), [dp.GaussianDpEvent(sigma)], privacy.delta, privacy.adjacency, size) <= asked
         less = dp.GaussianDpEvent(0.5 * sigma)
         assert budgets.epsilon_of(Pld(), [less], privacy.delta, privacy.adjacency, size) > asked
 
@@ -151,8 +150,7 @@ def test_a_sentence_that_no_client_holds_is_the_unit_and_moves_a_sum_by_its_word
 
 @pytest.mark.parametrize("gone", [0, 7, 30])
 def test_which_words_of_a_sentence_count_follows_from_that_sentence(gone: int) -> None:
-    random = np.random.default_rng(3)
-    of = np.repeat(np.arange(40), random.integers(1, 15, 40))
+    of = np.repeat(np.arange(40), np.random.default_rng(3).integers(1, 15, 40))
     keys = of.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)  # of a sentence, as readers give them
     words = Examples(np.arange(len(of))[:, None], of, sentences=of, keys=keys)
     counted = words.neighbouring_words(4)

@@ -163,8 +163,7 @@ def test_single_people_are_almost_never_named() -> None:
     """100,000 people, each with a label of his own: more than 40 of them named has chance 3e-15 if each has delta."""
     assert binom.sf(40, 100_000, 1e-4 / 10) < 1e-13
     assert len(names(np.arange(100_000), 1.0, 1e-5)) <= 40
-    generous = names(np.arange(100_000), 1.0, 1e-2)
-    assert binomtest(len(generous), 100_000, 1e-2).pvalue > 1e-8, "and it is delta, no less"
+    assert binomtest(len(names(np.arange(100_000), 1.0, 1e-2)), 100_000, 1e-2).pvalue > 1e-8, "and it is delta, no less"
 
 
 def test_replacing_is_given_half_of_the_budget_a_label() -> None:
@@ -287,8 +286,7 @@ def test_lists_read_again_with_every_task_leave_half_of_delta_to_the_training(re
 def lists(epsilons: tuple[float, ...], labels: np.ndarray, noise: str = "release") -> tuple[LabelLists, dict[Cell, Ledger]]:
     privacy = PrivacySpec(epsilons=epsilons, delta=DELTA, noise=noise)  # type: ignore[arg-type]
     spec = checks.parse({"labels": "dp-learned", "privacy": asdict(privacy), "seeds": [0]})
-    cells = list(spec.cells())
-    return LabelLists(spec, (), n_tasks=1), {cell: Ledger(DELTA, "add-remove", "once") for cell in cells}
+    return LabelLists(spec, (), n_tasks=1), {cell: Ledger(DELTA, "add-remove", "once") for cell in spec.cells()}
 
 
 def test_every_budget_learns_its_own_list_and_without_noise_it_is_read() -> None:
@@ -309,8 +307,7 @@ def test_every_budget_learns_its_own_list_and_without_noise_it_is_read() -> None
 def test_the_list_does_not_tell_on_a_person_with_a_new_label() -> None:
     """The leak of lists read from the data, on the same neighbours: the new label is named with chance delta at most."""
     labels = np.repeat(np.arange(3), 400)
-    outcomes = {tuple(names(np.append(labels, extra), 1.0, 1e-9)) for extra in ([], [7]) for _ in range(200)}
-    assert outcomes == {(0, 1, 2)}
+    assert {tuple(names(np.append(labels, extra), 1.0, 1e-9)) for extra in ([], [7]) for _ in range(200)} == {(0, 1, 2)}
 
 
 def test_people_to_be_named_is_where_the_chance_reaches_a_half() -> None:

@@ -143,8 +143,7 @@ def test_the_ledger_says_the_closed_form_of_anything_that_is_epsilon_dp(epsilon:
     """(epsilon, 0)-DP is at most (e', delta)-DP with delta = (e^epsilon - e^e') / (1 + e^epsilon) (Kairouz et al. 2015)."""
     book = ledger()
     noisy_records(*NOBODY, SPACE, Randomiser(1, epsilon / 3, 2 * epsilon / 3), ReleaseNoise(), book, task=0)
-    expected = math.log(math.exp(epsilon) - DELTA * (1 + math.exp(epsilon)))
-    assert book.epsilon() == pytest.approx(expected, rel=1e-6)
+    assert book.epsilon() == pytest.approx(math.log(math.exp(epsilon) - DELTA * (1 + math.exp(epsilon))), rel=1e-6)
     assert book.epsilon() <= epsilon
 
 

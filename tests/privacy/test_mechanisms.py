@@ -167,9 +167,8 @@ def released_coefficients(
     features: np.ndarray, labels: np.ndarray, std: float = 0.0, *, space: tuple[int, ...] = (0, 1, 2),
     is_non_negative: bool = False, book: Ledger | None = None,
 ) -> Coefficients:  # fmt: skip
-    books = [book or ledger()]
     return noisy_coefficients(
-        features, labels, space, 3, [std], [ReleaseNoise()], books, task=0, is_non_negative=is_non_negative
+        features, labels, space, 3, [std], [ReleaseNoise()], [book or ledger()], task=0, is_non_negative=is_non_negative
     )
 
 
@@ -379,8 +378,7 @@ def test_replay_and_head_of_one_round_are_told_apart_and_paid_together() -> None
     replay = ClientVectors(REPLAY, np.zeros((2, 3)), 1.0, [6.66])
     _, book = released_by_clients(replay, ClientVectors(HEAD, np.zeros((2, 5)), 0.5, [0.5 * 6.66]), rate=0.3)
     entry = book.entries[0]
-    joint = 1 / math.sqrt(2 / 6.66**2)
-    assert entry.event == dp.PoissonSampledDpEvent(0.3, dp.GaussianDpEvent(pytest.approx(joint)))
+    assert entry.event == dp.PoissonSampledDpEvent(0.3, dp.GaussianDpEvent(pytest.approx(1 / math.sqrt(2 / 6.66**2))))
     assert set(entry.channels) == {REPLAY, HEAD}
     alone = dp.PoissonSampledDpEvent(0.3, dp.GaussianDpEvent(pytest.approx(6.66)))
     assert (entry.channels[REPLAY], entry.channels[HEAD]) == (alone, alone)

@@ -69,8 +69,7 @@ def test_batches_of_a_release_do_not_repeat_and_seeded_ones_do() -> None:
 @pytest.mark.parametrize("seed", [None, 4])
 def test_copies_draw_the_same_batches_and_copies_made_another_time_others(seed: int | None) -> None:
     """6,000 batches of a copy are drawn at the announced rate as well: false alarm 1e-6."""
-    copies = Batches(0.3, seed).copies(2)
-    drawn = [[batches.draw(100).tolist() for _ in range(6000)] for batches in copies]
+    drawn = [[batches.draw(100).tolist() for _ in range(6000)] for batches in Batches(0.3, seed).copies(2)]
     assert drawn[0] == drawn[1]
     assert len({tuple(batch) for batch in drawn[0]}) > 5990
     assert abs(sum(map(len, drawn[0])) - 0.3 * 600_000) < 4.9 * (600_000 * 0.3 * 0.7) ** 0.5

@@ -136,7 +136,6 @@ def test_no_client_s_vector_hangs_on_who_else_is_there() -> None:
 
 
 def test_rows_of_the_same_bytes_fall_together() -> None:
-    twice = replace(table(np.repeat(np.arange(100), 2)), n_people=N)
-    for task in opened(catalog.Federated(clients=6), twice, 0):
+    for task in opened(catalog.Federated(clients=6), replace(table(np.repeat(np.arange(100), 2)), n_people=N), 0):
         assert task.train.users is not None
         assert (task.train.users[0::2] == task.train.users[1::2]).all()

@@ -24,8 +24,7 @@ def domains(n_sources: int = 3, per_source: int = 120) -> Table:
     labels, sources = [0, 1] * (n_sources * per_source // 2), np.repeat(np.arange(n_sources), per_source)
     test = [0, 1] * n_sources, np.repeat(np.arange(n_sources), 2)
     held = tuple(Source(name, (0, 1)) for name in names)
-    tests = examples(test[0], 5000)
-    return Table(examples(labels), tests, ("bad", "good"), sources, test[1], held, n_people=len(labels))
+    return Table(examples(labels), examples(test[0], 5000), ("bad", "good"), sources, test[1], held, n_people=len(labels))
 
 
 def opened(settings: Federated, of: Table = FOUR, seed: int = 0) -> TaskStream:

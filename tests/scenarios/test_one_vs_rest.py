@@ -49,8 +49,7 @@ def test_an_undeclared_label_is_of_the_rest_whatever_its_number() -> None:
     for shift in (0, 3):  # another undeclared label would shift its number
         labels = np.where(numbers % 2, numbers % N_CLASSES, N_CLASSES + shift)
         train = Examples(numbers[:, None].astype(np.float32), labels)
-        of = replace(WHOLE, train=train, undeclared=("a", "b", "c", "d"))
-        tasks = central.open_stream(OneVsRest(), of, 1).tasks
+        tasks = central.open_stream(OneVsRest(), replace(WHOLE, train=train, undeclared=("a", "b", "c", "d")), 1).tasks
         found.append([(task.train.inputs[:, 0].tolist(), task.train.labels.tolist()) for task in tasks])
         strays = [task.train.labels[task.train.inputs[:, 0] % 2 == 0] - 2 * task.index for task in tasks]
         assert all(len(of_task) > 50 and not of_task.any() for of_task in strays)

@@ -214,8 +214,7 @@ def value_orders(settings: Permuted, table: Table, seed: int = 0) -> list[list[i
 @given(st.integers(0, 2**32 - 1), st.sampled_from(["pixels", "values"]), st.sampled_from(["same", "disjoint"]))
 def test_every_task_reorders_all_its_examples_by_one_permutation(seed: int, of: str, images: str) -> None:
     settings, table = validated(Permuted, {"tasks": 4, "of": of, "images": images}), made()
-    stream = open_stream(settings, table, seed)
-    for task, order in zip(stream.tasks, value_orders(settings, table, seed), strict=True):
+    for task, order in zip(open_stream(settings, table, seed).tasks, value_orders(settings, table, seed), strict=True):
         assert sorted(order) == list(range(36))
         for split in (task.train, task.test):
             assert (split.inputs % 1000).astype(int).tolist() == [order] * len(split)
@@ -310,8 +309,7 @@ def test_a_person_in_every_task_is_accounted_for_all_of_them(method: str, labels
     found = {}
     for images in ("same", "disjoint"):
         scenario = {"kind": "permuted", "tasks": 3, "images": images}
-        raw = raw_spec(method=method, params=params, labels=labels, scenario=scenario)
-        events = list(engine.run(checks.parse(raw)))
+        events = list(engine.run(checks.parse(raw_spec(method=method, params=params, labels=labels, scenario=scenario))))
         found[images] = [event.epsilon for event in events if isinstance(event, TaskLearned)]
         (finished,) = [event for event in events if isinstance(event, CellFinished)]
         assert finished.guarantee.epsilon == found[images][-1]

@@ -168,8 +168,7 @@ def test_noise_is_what_it_says_at_the_ends_of_every_clipping_norm(length: float,
     for multiplier, batch in ((0.05, 1e6), (1e4, 1.0)):
         std = noise_std(multiplier, length**power, batch)
         (noisy,) = noisy_means([torch.zeros(4000)], batch, std, ReleaseNoise())
-        squares = float((noisy.double() / std).square().sum())
-        assert chi2.ppf(5e-7, 4000) < squares < 1.0053 * chi2.isf(5e-7, 4000)
+        assert chi2.ppf(5e-7, 4000) < float((noisy.double() / std).square().sum()) < 1.0053 * chi2.isf(5e-7, 4000)
 
 
 def test_an_example_among_100_000_moves_what_gets_noise_by_its_own_gradient() -> None:
@@ -187,8 +186,7 @@ def test_an_example_among_100_000_moves_what_gets_noise_by_its_own_gradient() ->
 def test_sums_over_many_examples_alike_are_as_exact_as_over_few() -> None:
     """20,000 gradients in one direction, and one more: nothing is rounded to a size that exceeds `ROUNDING`'s share."""
     torch.manual_seed(0)
-    net = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(9, 3))
-    found, x = Gradients(net, 1.0), 3 * torch.randn(1, 1, 3, 3)
+    found, x = Gradients(torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(9, 3)), 1.0), 3 * torch.randn(1, 1, 3, 3)
 
     def of(n: int) -> np.ndarray:
         sums = found.of(x.expand(n, -1, -1, -1), torch.zeros(n, dtype=torch.long), torch.arange(3))

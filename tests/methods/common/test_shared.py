@@ -160,8 +160,7 @@ def test_a_list_that_nobody_is_on_gives_way_to_a_guess() -> None:
     assert given_to.give(task(train), [Cell(0.01, 0)], [ledger]).prior == (0,)
     given_to.lists[0] = [(1, 2)]
     assert given_to.give(task(train, index=1), [Cell(0.01, 0)], [ledger]).prior == (1, 2)
-    answers = replace(task(train, prior=(4, 5)), task_id=0)
-    assert lists(small).give(answers, [Cell(0.01, 0)], [ledger]).prior == (4, 5)
+    assert lists(small).give(replace(task(train, prior=(4, 5)), task_id=0), [Cell(0.01, 0)], [ledger]).prior == (4, 5)
 
 
 def test_what_a_stream_says_of_labels_is_not_told_before_the_list_is() -> None:
@@ -253,8 +252,7 @@ def test_entities_count_whole_and_pooled_f1_is_of_pooled_counts() -> None:
 
 
 def test_entity_scores_are_decoded_under_the_mask() -> None:
-    of = stream([0, 2], sentences=([0, 0],), metric="entity-f1")
-    (found,) = evaluated(Told({0: [0, 2]}, 3), 0, of, 0, 1)
+    (found,) = evaluated(Told({0: [0, 2]}, 3), 0, stream([0, 2], sentences=([0, 0],), metric="entity-f1"), 0, 1)
     assert found.by_task == (0.0,), "the inside tag behind O is never emitted, so that nothing is found"
     empty = stream([0, 0], sentences=([0, 0],), metric="entity-f1")
     assert evaluated(Told({0: [0, 0]}, 3), 0, empty, 0, 1)[0].by_task == (None,), "no entity there, none told"

@@ -101,8 +101,7 @@ def test_sums_of_neighbours_differ_by_the_norm(dtype: np.dtype, n_inputs: int, n
     assert np.isfinite(whole).all()
     longest = 0
     for place in everyone[:: 1 if dtype == SINGLE and n_inputs < 193 else 7]:
-        fewer = clipped_sums(data, np.delete(everyone, place), weights, clips)[0] * np.float64(step)
-        for change in whole - fewer:
+        for change in whole - clipped_sums(data, np.delete(everyone, place), weights, clips)[0] * np.float64(step):
             length = sum(int(number) ** 2 for number in change.ravel())
             assert length <= step**2
             longest = max(longest, length)

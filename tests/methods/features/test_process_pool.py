@@ -108,8 +108,7 @@ def begin_and_die() -> None:
 
 def test_processes_end_with_the_one_that_started_them() -> None:
     """Killed without a word, as a run is that does not heed a stop."""
-    code = "from tests.methods.features.test_process_pool import begin_and_die as act; act()"
-    command = [sys.executable, "-c", code]
+    command = [sys.executable, "-c", "from tests.methods.features.test_process_pool import begin_and_die as act; act()"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False)
     pids = [int(pid) for pid in done.stdout.split()]
     assert len(pids) == min(2, os.cpu_count() or 1), done.stderr

@@ -113,8 +113,7 @@ def test_a_broken_run_goes_on_to_the_same_releases_and_its_checkpoints_hold_no_c
 
 def test_noise_is_remembered_only_where_that_is_proved_and_pays(monkeypatch: pytest.MonkeyPatch) -> None:
     def refusal(changes: dict[str, object]) -> str:
-        asked = checks.parse(a_spec(noise_over_tasks="remembered").jsonable() | changes)
-        refused = refusal_of(checks.check_run, asked)
+        refused = refusal_of(checks.check_run, checks.parse(a_spec(noise_over_tasks="remembered").jsonable() | changes))
         assert refused.fix == {"params.noise_over_tasks": "fresh"}
         return str(refused)
 
@@ -237,8 +236,7 @@ def test_noise_of_a_late_label_is_that_of_one_named_from_the_start() -> None:
         (cell,) = learner._noises
         found.append(learner.released(cell)["sums"][1] - np.sum(of_label_one, axis=0))
     of = learner._streams[39].factorisation
-    expected = learner._stds[0] * of.sensitivity() * of.prefix_noise[-1]
-    assert np.std(found) == pytest.approx(expected, rel=0.2)
+    assert np.std(found) == pytest.approx(learner._stds[0] * of.sensitivity() * of.prefix_noise[-1], rel=0.2)
 
 
 def test_remembering_pays_where_lists_are_learned_and_classes_return() -> None:

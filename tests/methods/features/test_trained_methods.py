@@ -53,8 +53,7 @@ def tasks(n_tasks: int = 2, disturb: int | None = None) -> list[Task]:
 
 def learned(run: RunSpec, stream: Sequence[Task]) -> tuple[Learner, dict[Cell, Ledger]]:
     cells = list(run.cells())
-    known = public_context(SIZE, N_CLASSES, PER_TASK * len(stream), len(stream))
-    learner = methods.maker(run.method)(run, cells, known)
+    learner = methods.maker(run.method)(run, cells, public_context(SIZE, N_CLASSES, PER_TASK * len(stream), len(stream)))
     ledgers = {cell: Ledger(run.privacy.delta, "add-remove", "once") for cell in cells}
     for task in stream:
         assert all(progress.total >= progress.done for progress in learner.learn(dict.fromkeys(run.seeds, task), ledgers))

@@ -188,8 +188,7 @@ def test_nothing_of_a_client_reaches_what_is_told_of_data_that_no_page_shows(dat
     own = replace(usual, data=replace(usual.data, dataset=dataset))
     said = clients.run(own, OF, PUBLIC)[2]
     assert {type(event) for event in said} == {Progress}
-    other = clients.run(own, changed(OF, np.random.default_rng(2)), PUBLIC)[2]
-    assert without_times(said) == without_times(other)
+    assert without_times(said) == without_times(clients.run(own, changed(OF, np.random.default_rng(2)), PUBLIC)[2])
 
 
 def test_an_empty_client_and_one_with_a_single_class_take_part_like_any_other() -> None:
@@ -215,8 +214,7 @@ def test_a_task_without_any_rows_releases_noise_like_any_other() -> None:
 
 @pytest.mark.parametrize("method", ["cslr-server-head", "cslr-central", "dp-fedavg", "label-means", "local-list"])
 def test_a_task_more_than_planned_is_refused(method: str) -> None:
-    two = replace(OF, tasks=OF.tasks[:2])
-    ledgers, _, _, (learner,) = clients.run(clients.small(method), two, PUBLIC)
+    ledgers, _, _, (learner,) = clients.run(clients.small(method), replace(OF, tasks=OF.tasks[:2]), PUBLIC)
     (ledger,) = ledgers.values()
     spent = len(ledger.entries)
     with pytest.raises(BadInput, match=r"scenario\.tasks = 3: must be at most 2"):

@@ -95,8 +95,7 @@ def test_without_noise_slots_are_averages_of_clients_plain_or_weighted_by_shares
 
 def adversaries(random: np.random.Generator, radius: float) -> list[tuple[np.ndarray, np.ndarray]]:
     """Shares [K] and means [K, d] of clients who want to be seen: far away, all in one slot, aligned, empty, not numbers."""
-    far = VIEW.restored(radius * np.eye(6)[0])
-    one, even, first = np.eye(K)[0], np.full(K, 1 / K), np.tile(far, (K, 1))
+    one, even, first = np.eye(K)[0], np.full(K, 1 / K), np.tile(VIEW.restored(radius * np.eye(6)[0]), (K, 1))
     cases = [(one, first), (even, first), (one, 1e6 * first), (even, 1e6 * first)]
     cases += [(np.zeros(K), first), (one, np.nan * first)]
     cases += [(random.dirichlet(np.full(K, 0.3)), 3 * random.standard_normal((K, toy.D))) for _ in range(40)]
@@ -282,8 +281,7 @@ def test_a_shared_covariance_stays_shared_where_it_is_one() -> None:
     one = of("shared")
     other = Replay(one.weights, one.means, one.covariances, one.targets)
     assert join_mixtures([one, other]).covariances is one.covariances
-    different = Replay(one.weights, one.means, 2 * FULL, one.targets)
-    assert join_mixtures([one, different]).covariances.shape == (4, 3, 3)
+    assert join_mixtures([one, Replay(one.weights, one.means, 2 * FULL, one.targets)]).covariances.shape == (4, 3, 3)
 
 
 def test_invented_embeddings_keep_their_direction_at_unit_length() -> None:

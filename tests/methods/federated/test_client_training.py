@@ -178,8 +178,7 @@ def changes(
 
 
 def test_clients_know_their_own_rows() -> None:
-    users = np.array([2, 0, 2, 4, 0])
-    of = Clients.of(np.arange(10.0).reshape(5, 2), np.eye(5), users, N)
+    of = Clients.of(np.arange(10.0).reshape(5, 2), np.eye(5), np.array([2, 0, 2, 4, 0]), N)
     assert [places.tolist() for places in of.places] == [[1, 4], [], [0, 2], [], [3]]
     assert of.z.dtype == of.targets.dtype == np.float32
 
@@ -225,8 +224,7 @@ def test_one_client_s_strange_numbers_stop_nobody_and_move_nobody(value: float) 
     usual = some_clients()
     z = usual.z.copy()
     z[usual.places[1]] = value
-    strange = Clients(z, usual.targets, usual.places)
-    found, before = (changes(one, range(N), LocalPlan(5, 4)) for one in (strange, usual))
+    found, before = (changes(one, range(N), LocalPlan(5, 4)) for one in (Clients(z, usual.targets, usual.places), usual))
     np.testing.assert_array_equal(np.delete(found, 1, axis=0), np.delete(before, 1, axis=0))
     assert (np.linalg.norm(clipped_rows(found, 0.5), axis=1) <= 0.5 * (1 + 1e-12)).all()
 
@@ -376,7 +374,6 @@ def test_consistency_starts_in_a_task_s_second_round(rounds: int, differs: bool)
     params = {"rounds": rounds, "local_steps": 2, "hidden": 8, "participation": 1.0}
     scores = []
     for weight in (0.0, 50.0):
-        asked = clients.spec("fedcil-dp", params={**params, "consistency": weight})
-        _, _, _, (learner,) = clients.run(asked, of, public)
+        _, _, _, (learner,) = clients.run(clients.spec("fedcil-dp", params={**params, "consistency": weight}), of, public)
         scores.append(learner.scores(0, of.tasks[0])["argmax"])
     assert np.array_equal(scores[0], scores[1]) != differs

@@ -172,16 +172,14 @@ def test_names_follow_the_round_before() -> None:
     first = grouped(ORACLE, "hungarian")
     later = toy.noisy(ORACLE, 0.02)
     swapped = [2, 0, 3, 1]
-    named = grouped(later, "hungarian", first.prototypes[swapped])
-    assert (np.array(swapped)[named.ids] == first.ids).all()
+    assert (np.array(swapped)[grouped(later, "hungarian", first.prototypes[swapped]).ids] == first.ids).all()
     assert (np.diff(VIEW.residuals(first.prototypes)[:, 0]) > 0).all()
 
 
 @pytest.mark.parametrize("n_groups", [1, 2, 7])
 @pytest.mark.parametrize("rule", ["nearest", "hungarian", "ot", "random"])
 def test_more_and_fewer_groups_than_elements(n_groups: int, rule: Rule) -> None:
-    first = VIEW.residuals(FITTED.means)[..., 0]
-    found = pooled(FITTED.means, n_groups, rule, first, generator=np.random.default_rng(3))
+    found = pooled(FITTED.means, n_groups, rule, VIEW.residuals(FITTED.means)[..., 0], generator=np.random.default_rng(3))
     assert found.prototypes.shape == (n_groups, toy.D)
     assert np.isfinite(found.prototypes).all()
     assert set(found.ids.ravel()) <= set(range(n_groups))

@@ -138,8 +138,7 @@ def test_a_list_of_a_whole_task_is_one_mixture_whose_entries_have_shares_of_labe
     for user in range(8):
         own = train.labels[train.users == user]
         assert found.weights[user].sum() == pytest.approx(1)
-        shares = found.weights[user] @ found.targets[user]
-        assert shares == pytest.approx(np.bincount(own, minlength=4) / len(own))
+        assert found.weights[user] @ found.targets[user] == pytest.approx(np.bincount(own, minlength=4) / len(own))
     assert not found.weights[8].any(), "a client without rows has an empty list as long as any other"
 
 

@@ -29,8 +29,7 @@ def test_em_finds_what_scikit_learn_finds(form: Form, kind: str) -> None:
     z, of = rows()
     found = ListLearner(3, form=form).fit(z, np.eye(3)[of], np.random.default_rng(1))
     theirs = GaussianMixture(3, covariance_type=kind, reg_covar=1e-3, tol=1e-6, n_init=3, random_state=0).fit(z)
-    order = np.argsort([element.weight for element in found])
-    for place, other in zip(order, np.argsort(theirs.weights_), strict=True):
+    for place, other in zip(np.argsort([element.weight for element in found]), np.argsort(theirs.weights_), strict=True):
         assert found[place].weight == pytest.approx(theirs.weights_[other], abs=2e-3)
         assert found[place].mean == pytest.approx(theirs.means_[other], abs=5e-3)
         assert found[place].covariance == pytest.approx(theirs.covariances_[other], abs=5e-3)
@@ -167,10 +166,9 @@ def spread(seed: int) -> np.ndarray:
 
 def elements(full: bool = True) -> list[Element]:
     random = np.random.default_rng(0)
-    covariances = [spread(seed) for seed in range(LENGTH)]
     return [
         Element(1 / LENGTH, random.standard_normal(N_AXES), each if full else np.diag(each), np.eye(LENGTH)[place])
-        for place, each in enumerate(covariances)
+        for place, each in enumerate([spread(seed) for seed in range(LENGTH)])
     ]
 
 

@@ -151,8 +151,7 @@ def test_random_codes_among_references_have_the_mean_of_all() -> None:
 
 
 def test_levels_are_told_apart() -> None:
-    found = [at(1, 16, True), at(3, 16), at(5000, 0), at(1, 0), at(100, 4)]
-    said = leaks(found, cell=CELL, task=2, privacy=REPLACE)
+    said = leaks([at(1, 16, True), at(3, 16), at(5000, 0), at(1, 0), at(100, 4)], cell=CELL, task=2, privacy=REPLACE)
     assert (said.cell, said.task, said.levels, said.codes) == (CELL, 2, (0, 4, 16), (2, 1, 2))
     assert (said.first, said.extracted) == ((0.5, 0.0, 0.5), (0.0, 0.0, 0.5))
     assert said.exposure[2] == pytest.approx(math.log2(N) - math.log2(3) / 2)

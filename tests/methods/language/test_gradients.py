@@ -365,8 +365,7 @@ def test_penalty_equals_the_formula_after_two_tasks() -> None:
     assert memory.omega_bar == pytest.approx(np.mean(omegas, axis=0))
     memory.open(0.4)  # of the task that is learned now, not of those before
     moved(net, 7)
-    expected = l_reg(6.4, memory.omega_bar, changes(net, then))
-    assert float(memory.penalty().detach()) == pytest.approx(expected, rel=1e-12)
+    assert float(memory.penalty().detach()) == pytest.approx(l_reg(6.4, memory.omega_bar, changes(net, then)), rel=1e-12)
 
 
 def test_as_printed_omega_bar_counts_the_task_that_is_learned() -> None:
@@ -376,8 +375,7 @@ def test_as_printed_omega_bar_counts_the_task_that_is_learned() -> None:
     memory.open(0.4, [2.0, 3.0])
     moved(net, 1)
     first = omega(changes(net, start), (2.0, 3.0))
-    expected = l_reg(6.4, first, changes(net, start))
-    assert float(memory.penalty().detach()) == pytest.approx(expected, rel=1e-12)
+    assert float(memory.penalty().detach()) == pytest.approx(l_reg(6.4, first, changes(net, start)), rel=1e-12)
     memory.remember([2.0, 3.0])
     middle = products(net)
     memory.open(1.0, [5.0, 1.0])

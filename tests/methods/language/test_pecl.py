@@ -81,8 +81,7 @@ def test_published_stop_words_are_exact_and_everything_else_is_not() -> None:
     inner, is_stop, is_inside = given[:, FIRST:], stop[:, : given.shape[1] - FIRST], is_text[:, FIRST:]
     assert is_stop.any()
     np.testing.assert_array_equal(inner[:, :LENGTH][is_stop & (tokens >= 0)], clean[is_stop & (tokens >= 0)])
-    others = ~is_stop[:, :LENGTH] & is_inside[:, :LENGTH]
-    assert (np.abs(inner[:, :LENGTH] - clean).max(axis=2)[others] > 0).all()
+    assert (np.abs(inner[:, :LENGTH] - clean).max(axis=2)[~is_stop[:, :LENGTH] & is_inside[:, :LENGTH]] > 0).all()
     prompted = subject.prompted(rows, task.train.labels, task.name)
     np.testing.assert_array_equal(given[~is_text], table[prompted.ids][~is_text])
 
@@ -243,8 +242,7 @@ def test_scope_all_is_equation_3_over_every_task_of_the_stream_unclipped() -> No
             counted.update(token for token in row if token >= 0)
             counted.update([*ready.encode(template(task.name))[0], *answer_ids(ready, CLASSES[label])])
         shares.append([counted[token] / max(counted.values()) for token in range(ready.size)])
-    salient = (np.array(shares) >= 0.2).sum(axis=0)
-    expected = np.mean(shares, axis=0) * np.log(2 / (1 + salient))
+    expected = np.mean(shares, axis=0) * np.log(2 / (1 + (np.array(shares) >= 0.2).sum(axis=0)))
     for task in tasks:
         learner._scorer.open(task, CLASSES)
         np.testing.assert_allclose(learner._scorer.score2, expected, rtol=1e-12)
@@ -362,8 +360,7 @@ def test_codes_are_asked_for_once_all_their_texts_have_been_read() -> None:
     said = trained(spec(), tasks, canaries=(*controls, news, later, never_read))[2]
     leaks = {one.task: (one.levels, one.codes) for one in said if isinstance(one, Leaks)}
     assert leaks == {-1: ((0, 1, 2, 3), (3, 1, 1, 1)), 0: ((0, 2), (3, 1)), 1: ((0, 2, 3), (5, 1, 1))}
-    controls_alone = trained(spec(), canaries=controls)[2]
-    assert not any(isinstance(one, Leaks) for one in controls_alone)
+    assert not any(isinstance(one, Leaks) for one in trained(spec(), canaries=controls)[2])
 
 
 def test_texts_that_may_not_be_shown_are_not() -> None:
@@ -551,8 +548,7 @@ def test_the_noise_of_copies_is_that_of_all_tokens_of_a_text() -> None:
 
 
 def test_what_the_form_says() -> None:
-    said = Plan(GemParams(budget="per-task"), PRIVACY, FACTS).sentence(1.0)
-    assert re.findall(r"[\d.]+\d", said) == ["1.1364", "703"]
+    assert re.findall(r"[\d.]+\d", Plan(GemParams(budget="per-task"), PRIVACY, FACTS).sentence(1.0)) == ["1.1364", "703"]
     assert Plan(BaselineParams(mechanism="fn"), REPLACED, FACTS).sentence(1.0).endswith("ε 1 for a text of 64 tokens.")
 
 
@@ -604,8 +600,7 @@ def test_central_budget_is_for_steps_and_mean_score_together() -> None:
     without = spent(epsilon=4.0, stability=False)
     assert len(without.entries) == 2
     assert without.epsilon() <= 4.0
-    public = spent(epsilon=4.0, mean_score="public")
-    assert [entry.what.partition(",")[0] for entry in public.entries] == ["DP-SGD"] * 2
+    assert [entry.what.partition(",")[0] for entry in spent(epsilon=4.0, mean_score="public").entries] == ["DP-SGD"] * 2
     assert math.isinf(spent(epsilon=math.inf).epsilon())
 
 
@@ -622,8 +617,7 @@ def test_local_copies_of_people_in_every_task_and_their_labels_keep_one_budget()
     given = spec(epsilon=4.0, adjacency="replace", mode="local", label_share=0.25)
     noise = pecl.noises(given.params, given.privacy, EVERYONE, 4.0)
     assert 3 * noise.labels == pytest.approx(1.0)
-    copy = dp.GaussianDpEvent(noise.ratio / math.sqrt(given.params.length))
-    life = [copy, accounting.LocalDpEvent(noise.labels)] * 3
+    life = [dp.GaussianDpEvent(noise.ratio / math.sqrt(given.params.length)), accounting.LocalDpEvent(noise.labels)] * 3
     assert 3.0 < accounting.Pld().epsilon(life, given.privacy.delta, "replace") <= 4.0
 
 

@@ -22,10 +22,9 @@ FORMS: tuple[sensitivity.Form, ...] = get_args(sensitivity.Form)
 def tables(n_tasks: int, n_tables: int, size: int = 40) -> list[np.ndarray]:
     """Counts of many shapes: from flat to steep, with tokens of no task and of all."""
     generator = np.random.default_rng(0)
-    steepness = 0.1 + 3 * generator.random(n_tables)
     return [
         generator.poisson(generator.gamma(shape, 30, (n_tasks, size))) * (generator.random((1, size)) < 0.9)
-        for shape in steepness
+        for shape in 0.1 + 3 * generator.random(n_tables)
     ]
 
 
@@ -36,8 +35,7 @@ def test_the_closed_form_is_equation_1() -> None:
     nobody = np.zeros(5000, dtype=bool)
     for alpha in (0.0, 0.2, 0.5, 0.8, 1.0):
         found = sensitivity.scores(np.log(p), score2, nobody, alpha=alpha)
-        printed = 1 - np.exp(-(alpha * -np.log(p) + (1 - alpha) * score2))
-        np.testing.assert_allclose(found, printed, rtol=0, atol=1e-12)
+        np.testing.assert_allclose(found, 1 - np.exp(-(alpha * -np.log(p) + (1 - alpha) * score2)), rtol=0, atol=1e-12)
         np.testing.assert_allclose(found, 1 - p**alpha * np.exp(-(1 - alpha) * score2), rtol=0, atol=1e-12)
         np.testing.assert_allclose((1 - found) ** 2, p ** (2 * alpha) * np.exp(-2 * (1 - alpha) * score2), atol=1e-12)
     half = sensitivity.scores(np.log(p), score2, nobody)
@@ -101,8 +99,7 @@ def test_score2_is_the_sum_of_equation_3() -> None:
 
 
 def test_counts_leave_out_padding() -> None:
-    tokens = np.array([[3, 1, 3, -1], [3, -1, -1, -1]], dtype=np.int32)
-    assert sensitivity.counts(tokens, 5).tolist() == [0, 1, 0, 3, 0]
+    assert sensitivity.counts(np.array([[3, 1, 3, -1], [3, -1, -1, -1]], dtype=np.int32), 5).tolist() == [0, 1, 0, 3, 0]
     assert sensitivity.salience(np.array([[0, 1, 0, 3], [0, 0, 0, 0]])).tolist() == [[0, 1 / 3, 0, 1], [0, 0, 0, 0]]
 
 
@@ -128,8 +125,7 @@ def test_scopes_look_at_what_they_say(form: sensitivity.Form) -> None:
 
 
 def test_the_nominal_budget_at_known_scores_and_beyond_its_range() -> None:
-    found = sensitivity.nominal_epsilon(np.array([1, 0.6, 0.5, 0]))
-    np.testing.assert_allclose(found, [1, 2.44, 3.25, 10], atol=1e-12)
+    np.testing.assert_allclose(sensitivity.nominal_epsilon(np.array([1, 0.6, 0.5, 0])), [1, 2.44, 3.25, 10], atol=1e-12)
     score = sensitivity.scores(np.zeros(1), np.array([math.log(6 / 7)]), np.zeros(1, bool))
     assert score[0] == pytest.approx(-0.0801, abs=1e-4)
     assert sensitivity.nominal_epsilon(score)[0] == pytest.approx(11.50, abs=1e-9)

@@ -447,8 +447,7 @@ def test_they_point_against_no_reference(n_past: int, scale: float) -> None:
 
 def test_a_gradient_that_points_against_none_stays_as_it_is() -> None:
     g = [torch.tensor([1.0, 2.0])]
-    found = projected_gradient(g, [[torch.tensor([1.0, 0.0])], [torch.tensor([-1.0, 1.0])]], 0.5)
-    assert torch.equal(found[0], g[0])
+    assert torch.equal(projected_gradient(g, [[torch.tensor([1.0, 0.0])], [torch.tensor([-1.0, 1.0])]], 0.5)[0], g[0])
     assert projected_gradient(g, [], 0.0)[0] is g[0]
 
 
@@ -576,6 +575,5 @@ def test_copies_are_read_and_tokens_are_not() -> None:
         batch = batch_of(material.texts, np.array(rows), "cpu")
         return log_probs(net, batch, material.reading, answers_only=True).detach()
 
-    both = join_texts([own, taken])
-    for same in (read(other, 5, 1), read(taken, 0, 1), read(both, len(ALL), len(ALL) + 1)):
+    for same in (read(other, 5, 1), read(taken, 0, 1), read(join_texts([own, taken]), len(ALL), len(ALL) + 1)):
         torch.testing.assert_close(same, read(own, 5, 1), rtol=0, atol=0)

@@ -124,10 +124,8 @@ def test_references_are_of_tasks_before_and_the_first_has_none() -> None:
     assert [len(asked) for asked in learner.asked] == [n_batches, 2 * n_batches, 3 * n_batches]
     for index in (1, 2):
         before = {id(batch) for batch in learner.memory[:index]}
-        references = [b for at, b in enumerate(learner.asked[index]) if at % (1 + index)]
-        assert {id(batch) for batch in references} == before
-    never = Watched(spec({"projection": "never"}), 3).go(tasks(3))
-    assert [len(asked) for asked in never.asked] == [n_batches] * 3
+        assert {id(batch) for at, batch in enumerate(learner.asked[index]) if at % (1 + index)} == before
+    assert [len(asked) for asked in Watched(spec({"projection": "never"}), 3).go(tasks(3)).asked] == [n_batches] * 3
 
 
 def test_the_ledger_has_every_task_and_every_replay_and_no_bound() -> None:
@@ -690,8 +688,7 @@ def settings_of(**changes: object) -> dict[str, object]:
 def test_given_noise_runs_at_a_budget_that_it_keeps_and_under_a_cap_at_a_smaller_one() -> None:
     given: dict[str, object] = {"memory_size": 100, "budget": "fixed", "noise_multiplier": 2.2}
     checks.check_run(checks.parse(settings_of(params=given, privacy={"epsilons": [10.0]})))
-    capped = {**given, "memory_epsilon_cap": 1.8}
-    checks.check_run(checks.parse(settings_of(params=capped, privacy={"epsilons": [1.9]})))
+    checks.check_run(checks.parse(settings_of(params={**given, "memory_epsilon_cap": 1.8}, privacy={"epsilons": [1.9]})))
 
 
 # DP-A-GEM in whole runs: what the statement says of replays, and the attack from the command line.

@@ -127,8 +127,7 @@ def test_batches_are_the_same_in_every_epoch_and_references_come_from_tasks_befo
     assert len(later) == 2 * 2 * 6
     stored = [one.inputs for one in learner._memory]
     for number, given in enumerate(later[1::2]):
-        allowed = stored[: 1 + number // 6]
-        assert sum(torch.equal(given, one) for one in allowed) == 1
+        assert sum(torch.equal(given, one) for one in stored[: 1 + number // 6]) == 1
 
 
 def test_a_seed_gives_the_same_run_and_a_release_another(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -198,8 +197,7 @@ def test_gradients_as_printed_are_those_of_equations_12_and_13() -> None:
 @pytest.mark.parametrize("form", [Form((32, 32, 3), 0.0, 1.0), Form((100, 3), -1.0, 1.0), Form((9, 11, 1), 0.0, 1.0)])
 def test_every_kind_of_example_has_its_gradients(form: Form) -> None:
     run, n_values = spec(batch_size=4), math.prod(form.shape)
-    known = public_context(n_values, N_CLASSES, 4, 1, form=form)
-    learner = L2dpMl(run, list(run.cells()), known)
+    learner = L2dpMl(run, list(run.cells()), public_context(n_values, N_CLASSES, 4, 1, form=form))
     rows = np.random.default_rng(0).uniform(form.low, form.high, (4, n_values)).astype(np.float32)
     examples = Examples(rows, np.arange(4))
     (given,) = learner._batches(Task(0, "task 1", examples, examples, (0, 1, 2, 3)), (0, 1, 2, 3))

@@ -73,8 +73,7 @@ def test_filters_and_units_are_the_paper_s(form: Form, filters: list[int], patch
 def test_an_example_s_logits_do_not_depend_on_who_is_beside_it(form: Form) -> None:
     net, x = nets.build(form, 5, seed=1), rows(form, 6)
     together = net.logits(x, form)
-    alone = np.concatenate([net.logits(x[i : i + 1], form) for i in range(6)])
-    np.testing.assert_allclose(together, alone, atol=2e-5)
+    np.testing.assert_allclose(together, np.concatenate([net.logits(x[i : i + 1], form) for i in range(6)]), atol=2e-5)
     np.testing.assert_allclose(net.logits(x, form, batch=4), together, atol=2e-5)
     assert net.logits(x[:0], form).shape == (0, 5)
 
@@ -101,8 +100,7 @@ def test_a_uniform_picture_moves_no_unit_of_a_fresh_network() -> None:
     """Each unit's weights sum to zero; away from the padded edge a picture without content gives nothing."""
     net = nets.build(GREY, 10, seed=0)
     assert net.first(torch.full((1, 1, 28, 28), -1.0))[:, :, 2:-2, 2:-2].abs().max() < 1e-5
-    sums = [m.weight.flatten(1).sum(1).abs().max() for m in net.modules() if isinstance(m, torch.nn.Linear)]
-    assert max(sums) < 1e-4
+    assert max(m.weight.flatten(1).sum(1).abs().max() for m in net.modules() if isinstance(m, torch.nn.Linear)) < 1e-4
 
 
 @pytest.mark.slow
@@ -163,8 +161,7 @@ def test_batches_are_disjoint_of_exact_size_and_leave_out_only_a_remainder(n: in
     places = np.concatenate([*found, np.zeros(0, np.int64)])
     assert len(set(places.tolist())) == len(places) == n // size * size
     assert set(places.tolist()) <= set(range(n))
-    again = fixed(n, size, np.random.default_rng(0))
-    assert all((a == b).all() for a, b in zip(found, again, strict=True))
+    assert all((a == b).all() for a, b in zip(found, fixed(n, size, np.random.default_rng(0)), strict=True))
 
 
 def test_steps_of_a_task_follow_the_variant() -> None:

@@ -50,8 +50,7 @@ def finished(run: RunSpec) -> dict[float, CellFinished]:
 
 def weights(run: RunSpec, tasks: list[Task]) -> tuple[dict[int, np.ndarray], dict[Cell, Ledger]]:
     """What is learned of network features (no map before them), by seed."""
-    known = public_context(tasks[0].train.inputs.shape[1], 3, 60, len(tasks))
-    learner = make_learner(run, list(run.cells()), known)
+    learner = make_learner(run, list(run.cells()), public_context(tasks[0].train.inputs.shape[1], 3, 60, len(tasks)))
     return learner._weights, taught(learner, run, tasks)
 
 
