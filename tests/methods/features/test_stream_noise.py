@@ -72,8 +72,7 @@ def test_what_is_asked_is_charged_once_for_the_people_of_every_task() -> None:
     for event in ends:
         (entry,) = event.ledger.entries  # type: ignore[union-attr]
         assert entry.people_of == (0, 1, 2, 3, 4)
-        assert event.guarantee.epsilon == pytest.approx(event.cell.epsilon, rel=1e-4)
-        assert event.guarantee.epsilon <= event.cell.epsilon
+        assert pytest.approx(event.cell.epsilon, rel=1e-4) == event.guarantee.epsilon <= event.cell.epsilon
 
 
 class _Broken(Exception):
@@ -173,8 +172,7 @@ def test_a_person_with_several_rows_is_covered_wherever_they_lie(rows: int) -> N
               for tasks in combinations_with_replacement(range(5), rows)}  # fmt: skip
     assert max(losses, key=lambda tasks: losses[tasks]) == (0,) * rows
     worst = gaussian.epsilon(1 / losses[(0,) * rows], 1e-5)
-    assert worst <= ledger.epsilon()
-    assert ledger.epsilon() < 3 * worst
+    assert worst <= ledger.epsilon() < 3 * worst
 
 
 # Learned lists: a label that is named late has all of its rows from the first task on, and no noise of its own beginning.
@@ -220,8 +218,7 @@ def test_lists_are_charged_to_their_task_and_the_sums_once_to_everyone() -> None
     assert [entry.people_of for entry in sums] == [(0, 1, 2, 3)]
     lists = [entry for entry in ledger.entries if entry.what != continual.WHAT]
     assert [entry.people_of for entry in lists] == [(0,), (1,), (2,), (3,)]
-    assert ledger.epsilon() <= 4.0
-    assert ledger.epsilon() > 3.5
+    assert 3.5 < ledger.epsilon() <= 4.0
     spec = a_spec("i-blurry", seeds=[0], labels="dp-learned", noise_over_tasks="remembered")
     planned = Ledger(1e-5, "add-remove", "once")
     cosine.planned(spec, PublicSizes(N_TASKS * N_ROWS, N_TASKS, 3), 4.0, planned)

@@ -246,8 +246,7 @@ def test_scope_all_is_equation_3_over_every_task_of_the_stream_unclipped() -> No
     for task in tasks:
         learner._scorer.open(task, CLASSES)
         np.testing.assert_allclose(learner._scorer.score2, expected, rtol=1e-12)
-    assert expected.min() < 0
-    assert scorer_of("seen", tasks)[1].min() >= 0
+    assert expected.min() < 0 <= scorer_of("seen", tasks)[1].min()
 
 
 def test_published_epochs_are_passes_over_the_task_itself() -> None:
@@ -554,8 +553,7 @@ def test_what_the_form_says() -> None:
 
 def test_accounting_under_replace_costs_more() -> None:
     found = Plan(ErParams(), REPLACED, SMALL).ledger(Noises(4.0))
-    assert found.epsilon() > total(ErParams(), 4.0, SMALL)
-    assert found.if_in_every_task() > found.epsilon()
+    assert total(ErParams(), 4.0, SMALL) < found.epsilon() < found.if_in_every_task()
 
 
 def test_the_accountant_of_the_table_is_the_librarys_own() -> None:
