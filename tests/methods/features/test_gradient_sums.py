@@ -25,14 +25,13 @@ from tests.support.tiers import quick
 
 N, CLIP = 80, 0.3
 STRANGE = (2e19, 1e38, -3e38, 1e-38, 1e-45, 0.0, math.nan, math.inf)
-Sums = Callable[[np.ndarray], np.ndarray]
 
 
 @dataclass(frozen=True)
 class Step:
     """`sums`: of the examples at these places, as one row in double precision; `bound`: what one may change them by."""
 
-    sums: Sums
+    sums: Callable[[np.ndarray], np.ndarray]
     bound: float = CLIP
 
 

@@ -294,8 +294,7 @@ def test_a_single_public_text_is_read_alone_with_the_same_result(model: nn.Modul
 
 
 NOISE = SeededNoise(Cell(1.0, 0), "tests")
-PET_NAMES = [answer_ids(tiny.Letters(), name) for name in tiny.CLASSES]
-ANSWERS = [(name, [0] * len(name)) for name in PET_NAMES]
+ANSWERS = [(name, [0] * len(name)) for name in [answer_ids(tiny.Letters(), name) for name in tiny.CLASSES]]
 
 
 def likelihood_gradients(net: causal.Adapted, material: TrainingInputs) -> list[Tensor]:
