@@ -19,16 +19,7 @@ from scipy.special import ndtr
 
 from dpcl_core.errors import BadInput
 from dpcl_core.privacy import accounting, gaussian, loss_distributions, second, text_mechanisms
-from dpcl_core.privacy.accounting import (
-    LABELS_CHANGED,
-    LabelListDpEvent,
-    LocalDpEvent,
-    Pld,
-    SampledGroupDpEvent,
-    Unaccountable,
-    noise_multiplier,
-    subsampled_gaussian,
-)
+from dpcl_core.privacy.accounting import LABELS_CHANGED, LabelListDpEvent, LocalDpEvent, Pld, subsampled_gaussian
 from dpcl_core.privacy.calculator import accounts, solve
 from dpcl_core.privacy.loss_distributions import Distribution, of_gaussian, of_mixture
 from dpcl_core.spec import LARGEST_EPSILON, SMALLEST_DELTA, Adjacency
@@ -100,7 +91,7 @@ def test_an_epsilon_beyond_all_bounds_is_none(sigma: float, rate: float, steps: 
     event = subsampled_gaussian(sigma, rate, steps)
     assert Pld().epsilon([event], DELTA, "add-remove") == math.inf
     assert accounting.delta(event, 3.0, "add-remove") == 1.0
-    with pytest.raises(Unaccountable, match="bounds nothing"):
+    with pytest.raises(accounting.Unaccountable, match="bounds nothing"):
         accounting.deltas([event], [1.0], "add-remove", delta=DELTA)
 
 
@@ -113,16 +104,16 @@ def test_the_largest_budget_has_its_noise(adjacency: Adjacency) -> None:
 
 
 def test_what_the_accountants_do_not_know_is_refused() -> None:
-    with pytest.raises(Unaccountable):
+    with pytest.raises(accounting.Unaccountable):
         Pld().epsilon([dp.SampledWithoutReplacementDpEvent(100, 10, dp.GaussianDpEvent(1.0))], DELTA, "add-remove")
-    with pytest.raises(Unaccountable):
+    with pytest.raises(accounting.Unaccountable):
         Pld().epsilon([dp.LaplaceDpEvent(1.0)], DELTA, "replace")
     for event, said in (
         (dp.LaplaceDpEvent(1.0), "no epsilon under add-remove"),
         (subsampled_gaussian(1e6, 0.5, 10**12), "more than can be checked"),
         (LocalDpEvent(1.0), "add-remove"),
     ):
-        with pytest.raises(Unaccountable, match=said):
+        with pytest.raises(accounting.Unaccountable, match=said):
             second.interval([event], DELTA, "add-remove")
 
 
@@ -168,7 +159,7 @@ def test_calibrated_noise_stays_within_epsilon_down_to_the_smallest_delta(
     weights = dp.GaussianDpEvent(gaussian.sigma(0.9 * epsilon, halved, shared))
     assert Pld().epsilon([listed, weights], delta, adjacency) <= epsilon
     if epsilon == 1.0:
-        steps = subsampled_gaussian(noise_multiplier(epsilon, delta, 0.02, 200, adjacency), 0.02, 200)
+        steps = subsampled_gaussian(accounting.noise_multiplier(epsilon, delta, 0.02, 200, adjacency), 0.02, 200)
         assert Pld().epsilon([steps], delta, adjacency) <= epsilon
 
 
@@ -348,7 +339,7 @@ def test_gaussian_releases_are_their_closed_form(adjacency: Adjacency) -> None:
 @pytest.mark.parametrize("n_steps", [1, 9, 400])
 def test_steps_added_up_by_transform_hold_the_closed_form_too(n_steps: int) -> None:
     """A group of one example who is always there is no mixture, but goes the way of mixtures."""
-    steps = dp.SelfComposedDpEvent(SampledGroupDpEvent(2.0 * math.sqrt(n_steps), (1.0,)), n_steps)
+    steps = dp.SelfComposedDpEvent(accounting.SampledGroupDpEvent(2.0 * math.sqrt(n_steps), (1.0,)), n_steps)
     found = second.interval([steps], DELTA, "add-remove")
     assert found.low <= gaussian.epsilon(2.0, DELTA) <= found.high
     assert found.high - found.low < 0.005 * found.low
@@ -361,7 +352,7 @@ def test_steps_added_up_by_transform_hold_the_closed_form_too(n_steps: int) -> N
         subsampled_gaussian(1.0, 0.05, 60),
         subsampled_gaussian(0.4, 0.2, 5),
         subsampled_gaussian(8.0, 0.9, 200),
-        dp.SelfComposedDpEvent(SampledGroupDpEvent(3.0, (0.1, 0.3, 0.2)), 20),
+        dp.SelfComposedDpEvent(accounting.SampledGroupDpEvent(3.0, (0.1, 0.3, 0.2)), 20),
     ]),
 )
 def test_sampled_steps_agree_with_the_first_accountant_and_a_tenth_less_noise_does_not(
@@ -373,8 +364,8 @@ def test_sampled_steps_agree_with_the_first_accountant_and_a_tenth_less_noise_do
     match event.event:
         case dp.PoissonSampledDpEvent(rate, dp.GaussianDpEvent(sigma)):
             louder: dp.DpEvent = subsampled_gaussian(0.9 * sigma, rate, event.count)
-        case SampledGroupDpEvent(sigma, rates):
-            louder = dp.SelfComposedDpEvent(SampledGroupDpEvent(0.9 * sigma, rates), event.count)
+        case accounting.SampledGroupDpEvent(sigma, rates):
+            louder = dp.SelfComposedDpEvent(accounting.SampledGroupDpEvent(0.9 * sigma, rates), event.count)
     assert second.interval([louder, LIST], DELTA, adjacency).low > found.high
 
 
@@ -476,7 +467,7 @@ def test_reference_multipliers_before_three_accountants(
     sample_rate: float, n_steps: int, epsilon: float, multiplier: float
 ) -> None:
     """Ours is the reference's to 0.1 % and never larger: that one was rounded up. PRV agrees; RDP is 9 % above."""
-    ours = noise_multiplier(epsilon, DELTA, sample_rate, n_steps, "add-remove")
+    ours = accounting.noise_multiplier(epsilon, DELTA, sample_rate, n_steps, "add-remove")
     assert multiplier * (1 - 1e-3) < ours <= multiplier
     found = accounts(ours, DELTA, sample_rate, n_steps, "add-remove")
     assert found.agree

@@ -14,16 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binomtest, chi2
 
-from dpcl_core.privacy import gaussian, ledger
-from dpcl_core.privacy.mechanisms import (
-    ClientVectors,
-    coefficients_sensitivity,
-    noisy_class_sums,
-    noisy_client_sums,
-    noisy_client_vectors,
-    noisy_coefficients,
-    noisy_mean,
-)
+from dpcl_core.privacy import gaussian, ledger, mechanisms
+from dpcl_core.privacy.mechanisms import ClientVectors, noisy_class_sums, noisy_client_sums, noisy_coefficients, noisy_mean
 from dpcl_core.privacy.noise import ReleaseNoise
 from dpcl_core.privacy.sums import STEP, ExactSum, RowProducts, clipped_rows, finite_rows, on_grid, unit_rows
 from dpcl_core.privacy.text_mechanisms import Randomiser, clipped, noisy_embeddings, noisy_records
@@ -64,7 +56,7 @@ def client_sums(is_there: bool, n: int) -> np.ndarray:
 
 def client_vectors(is_there: bool, n: int) -> np.ndarray:
     part = ClientVectors(ledger.REPLAY, PERSON[None] * is_there, 1.0, [STD] * n)
-    return noisy_client_vectors(part, [ReleaseNoise()] * n, ledgers(n), task=0, what="lists")[:, 0]
+    return mechanisms.noisy_client_vectors(part, [ReleaseNoise()] * n, ledgers(n), task=0, what="lists")[:, 0]
 
 
 def records(is_there: bool, n: int) -> np.ndarray:
@@ -194,7 +186,7 @@ def test_coefficients_of_neighbours_stay_within_the_sensitivity(rows: list[list[
     assert np.isfinite(whole).all()
     # All entries of the symmetric matrix: each off the diagonal twice, which is once with the factor sqrt(2).
     assert length_squared(whole - rest) <= 3
-    assert coefficients_sensitivity("add-remove", is_non_negative=is_non_negative) == math.sqrt(3)
+    assert mechanisms.coefficients_sensitivity("add-remove", is_non_negative=is_non_negative) == math.sqrt(3)
 
 
 @FUZZ

@@ -15,15 +15,7 @@ from dpcl_core.privacy import accounting, gaussian, text_mechanisms
 from dpcl_core.privacy.accounting import Pld
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import Noise, ReleaseNoise, SeededNoise
-from dpcl_core.privacy.text_mechanisms import (
-    Randomiser,
-    clipped,
-    epsilon_of_each,
-    noisy_embeddings,
-    noisy_labels,
-    noisy_records,
-    published_embeddings,
-)
+from dpcl_core.privacy.text_mechanisms import Randomiser, clipped, noisy_embeddings, noisy_labels, noisy_records
 from dpcl_core.spec import Cell, Recurrence
 
 DELTA = 1e-5
@@ -170,12 +162,12 @@ def test_copies_of_all_tasks_add_up_where_a_record_is_in_all_and_do_not_otherwis
 @pytest.mark.parametrize("epsilon", [0.1, 2.0, 30.0])
 @pytest.mark.parametrize("n_copies", [1, 3, 40])
 def test_copies_get_as_much_of_the_budget_as_their_sum_allows(epsilon: float, n_copies: int) -> None:
-    each, book = epsilon_of_each(epsilon, DELTA, n_copies), ledger("every")
+    each, book = text_mechanisms.epsilon_of_each(epsilon, DELTA, n_copies), ledger("every")
     assert each >= epsilon / n_copies
     for task in range(n_copies):
         noisy_records(*NOBODY, SPACE, Randomiser(1, each / 2, each / 2), ReleaseNoise(), book, task=task)
     assert 0.99 * epsilon < book.epsilon() <= epsilon
-    assert epsilon_of_each(math.inf, DELTA, n_copies) == math.inf
+    assert text_mechanisms.epsilon_of_each(math.inf, DELTA, n_copies) == math.inf
 
 
 def test_whether_a_record_or_a_text_is_there_is_not_hidden_and_never_said_to_be() -> None:
@@ -291,7 +283,7 @@ def test_published_stop_words_come_out_bit_by_bit_and_nothing_is_bounded() -> No
     n = 3000
     tokens = np.tile(np.array([[7, 3, 7]]), (n, 1))
     ratios, book = np.tile(np.array([[0.0, 5.2988, 0.53]]), (n, 1)), text_ledger()
-    found = published_embeddings(TABLE, tokens, ratios, 0.9, ReleaseNoise(), book, task=0)
+    found = text_mechanisms.published_embeddings(TABLE, tokens, ratios, 0.9, ReleaseNoise(), book, task=0)
     np.testing.assert_array_equal(found[:, 0], np.tile(clipped(TABLE, 0.9)[7], (n, 1)))
     for place, token in ((1, 3), (2, 7)):
         scaled = (found[:, place] - clipped(TABLE, 0.9)[token]).astype(np.float64) / (0.9 * ratios[0, place])

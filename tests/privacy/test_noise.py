@@ -17,17 +17,9 @@ from scipy.optimize import brentq
 from scipy.special import log_ndtr, ndtr, stdtrit
 from scipy.stats import binomtest, chi2, laplace, norm
 
-from dpcl_core.privacy import accounting, gaussian
+from dpcl_core.privacy import accounting, gaussian, numerics
 from dpcl_core.privacy.noise import Batches, Noise, ReleaseNoise, SeededNoise, Steps, additions32, noise_of
-from dpcl_core.privacy.numerics import (
-    log_normal_cdf,
-    log_normal_cdfs,
-    normal_cdf,
-    normal_cdfs,
-    root,
-    rounded_up,
-    student_quantile,
-)
+from dpcl_core.privacy.numerics import log_normal_cdf, log_normal_cdfs, normal_cdf, normal_cdfs, root, rounded_up
 from dpcl_core.spec import Cell
 
 CELL = Cell(1.0, 0)
@@ -437,7 +429,7 @@ def test_arrays_have_the_same_numbers() -> None:
 @pytest.mark.parametrize("n_free", [1, 2, 3, 4, 9, 30, 999])
 @pytest.mark.parametrize("chance", [0.5, 0.6, 0.975, 0.99, 1 - 1e-5])
 def test_students_quantiles_are_scipys(n_free: int, chance: float) -> None:
-    assert student_quantile(n_free, chance) == pytest.approx(stdtrit(n_free, chance), rel=1e-10, abs=1e-12)
+    assert numerics.student_quantile(n_free, chance) == pytest.approx(stdtrit(n_free, chance), rel=1e-10, abs=1e-12)
 
 
 @pytest.mark.parametrize("exponent", [-300, -9, 0, 5, 300])

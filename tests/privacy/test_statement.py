@@ -14,23 +14,11 @@ from dpcl_core.events import AuditNote, Claim, Guarantee
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.method import PublicSizes
 from dpcl_core.methods.references import forecast
-from dpcl_core.privacy import accounting, gaussian, noise_forecast, text_mechanisms
+from dpcl_core.privacy import accounting, gaussian, noise_forecast, statement, text_mechanisms
 from dpcl_core.privacy.guarantee import guarantee, who
 from dpcl_core.privacy.ledger import HEAD, REPLAY, Ledger
 from dpcl_core.privacy.noise_forecast import NoiseForecast, noise_to_signal, note
-from dpcl_core.privacy.statement import (
-    by_channel,
-    guarantee_words,
-    is_nominal,
-    kind,
-    odds,
-    odds_bound,
-    shown_number,
-    spent,
-    standing,
-    three_numbers,
-    ways_out,
-)
+from dpcl_core.privacy.statement import guarantee_words, is_nominal, kind, odds, odds_bound, spent, standing, ways_out
 from dpcl_core.spec import Cell
 
 
@@ -228,7 +216,7 @@ def test_odds_of_any_size() -> None:
      (99.99, "100")],
 )  # fmt: skip
 def test_numbers_are_shown_with_three_digits_or_all_before_the_point_rounded_up(value: float, text: str) -> None:
-    assert shown_number(value) == text
+    assert statement.shown_number(value) == text
 
 
 @pytest.mark.parametrize("labels", ["data", "prior", "prior-const"])
@@ -262,16 +250,16 @@ def two_ways_out(head: dp.DpEvent | None, claimed: Claim | None = None) -> Guara
 
 def test_replay_head_and_total_stand_in_the_headline_and_in_every_banner() -> None:
     private, clean = two_ways_out(dp.GaussianDpEvent(gaussian.sigma(3.0, 1e-5))), two_ways_out(dp.NonPrivateDpEvent())
-    assert by_channel(private.parts) == {
+    assert statement.by_channel(private.parts) == {
         "replay release": pytest.approx(2.0, rel=1e-4),
         "head": pytest.approx(3.0, rel=1e-4),
         "replay and head together": private.epsilon,
     }
     assert 3.0 < private.epsilon < 5.0
-    assert list(ways_out(private).values()) == list(by_channel(private.parts).values())
+    assert list(ways_out(private).values()) == list(statement.by_channel(private.parts).values())
     assert list(ways_out(private)) == ["replay", "head", "total"]
     assert guarantee_words(private).headline.endswith(
-        f"Replay ε = 2, head ε = 3, total ε = {shown_number(private.epsilon)}."
+        f"Replay ε = 2, head ε = 3, total ε = {statement.shown_number(private.epsilon)}."
     )
     assert guarantee_words(clean).banner.endswith("Replay ε = 2, head ε = ∞, total ε = ∞.")  # type: ignore[union-attr]
     said = guarantee_words(two_ways_out(dp.NonPrivateDpEvent(), Claim(4.0, "a paper", {}, {}, accounted=62.3)))
@@ -282,7 +270,7 @@ def test_replay_head_and_total_stand_in_the_headline_and_in_every_banner() -> No
 
 
 def test_a_head_made_from_the_replay_alone_costs_nothing_more() -> None:
-    assert three_numbers(two_ways_out(None).parts) == "Replay ε = 2, head ε = 0, total ε = 2."
+    assert statement.three_numbers(two_ways_out(None).parts) == "Replay ε = 2, head ε = 0, total ε = 2."
 
 
 def test_the_line_under_a_figure_tells_the_ways_out_apart() -> None:
@@ -293,7 +281,7 @@ def test_the_line_under_a_figure_tells_the_ways_out_apart() -> None:
 
 
 def test_a_method_with_one_way_out_speaks_of_one_number() -> None:
-    assert (three_numbers(made().parts), ways_out(made())) == ("", {})
+    assert (statement.three_numbers(made().parts), ways_out(made())) == ("", {})
     assert "head" not in guarantee_words(made()).headline
 
 
