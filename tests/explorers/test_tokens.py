@@ -121,7 +121,6 @@ def test_a_text_adds_up_the_noise_of_its_noised_tokens_alone() -> None:
 def test_a_score_below_0_is_told_of() -> None:
     common = ScoredText((".",), (1.0,), (-0.154,), (False,), ("",), "")
     said = tokens.warning([common], USUAL)
-    assert said is not None
     assert "above the upper end of its range, 10" in said
     assert float(tokens.values(common, "nominal", USUAL)[0]) > 10
     assert tokens.warning([SCORED], USUAL) is None
@@ -282,11 +281,9 @@ def test_it_scores_as_this_process_does(reader: TokenReader) -> None:
 def test_without_noise_all_is_read_and_another_tokenization_is_refused(reader: TokenReader) -> None:
     n_tokens = len(reader.scored(READ.take(np.array([0])), ("",))[0].tokens)
     read = reader.read(READ.strings[0], [0.0] * n_tokens, 1)
-    assert read is not None
     assert "".join(read[0]) == READ.strings[0]
     assert all(read[1])
     blurred = reader.read(READ.strings[0], [1000.0] * n_tokens, 1)
-    assert blurred is not None
     assert sum(blurred[1]) < n_tokens
     assert reader.read(READ.strings[0], [0.0], 1) is None
 
@@ -294,7 +291,6 @@ def test_without_noise_all_is_read_and_another_tokenization_is_refused(reader: T
 def test_a_dead_process_is_told_and_the_next_question_starts_another(reader: TokenReader) -> None:
     reader.scored(READ, ("", "", ""))
     process = reader._process
-    assert process is not None
     process.kill()
     process.wait()
     assert reader.scored(READ, ("", "", ""))[0].tokens

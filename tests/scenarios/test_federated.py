@@ -41,7 +41,6 @@ def owners(stream: TaskStream) -> dict[int, int]:
     """The client of every training record, by number; a record has one, in whatever tasks it is."""
     found: dict[int, int] = {}
     for task in stream.tasks:
-        assert task.train.users is not None
         for number, user in zip(task.train.inputs[:, 0].astype(int).tolist(), task.train.users.tolist(), strict=True):
             assert found.setdefault(number, user) == user
     return found
@@ -139,7 +138,6 @@ def test_one_vs_rest_asks_for_one_class_against_as_many_others_of_the_same_clien
             np.testing.assert_array_equal(split.labels, 2 * k + (numbers % 4 == k))
             assert len(set(numbers.tolist())) == len(numbers)
         assert np.mean(task.test.labels == 2 * k) == 0.5
-        assert task.train.users is not None
         users, labels = task.train.users.astype(np.intp), task.train.labels
         rest, own = (np.bincount(users[labels == 2 * k + one], minlength=5) for one in (0, 1))
         assert (rest <= own).all()
@@ -315,5 +313,4 @@ def test_no_client_s_vector_hangs_on_who_else_is_there() -> None:
 
 def test_rows_of_the_same_bytes_fall_together() -> None:
     for task in tasks_of(catalog.Federated(clients=6), replace(numbered(np.repeat(np.arange(100), 2)), n_people=N), 0):
-        assert task.train.users is not None
         assert (task.train.users[0::2] == task.train.users[1::2]).all()

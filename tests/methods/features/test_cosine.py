@@ -199,7 +199,6 @@ def test_the_example_of_eighty_lines_is_this_classifier(recurrence: str) -> None
     """Sums to the last digit under the same seeded noise, predictions, and epsilon to the accuracy of its bisection."""
     path = Path(__file__).resolve().parents[3] / "examples" / "cosine_in_80_lines.py"
     found = spec_from_file_location("cosine_in_80_lines", path)
-    assert found is not None
     assert found.loader is not None
     example = module_from_spec(found)
     found.loader.exec_module(example)

@@ -366,7 +366,6 @@ def test_sums_are_the_processors_bit_by_bit(n_inputs: int, n_columns: int, size:
         expected, _ = clipped_sums(data, batch, weights, CLIPS)
         with second_device.attached():
             there = adapters.Directions.of(data.directions, second_device.NAME)
-            assert there is not None
             assert second_device.is_on_card(there.rows)
             sums, _ = clipped_sums(data, batch, weights, CLIPS, there)
         np.testing.assert_array_equal(sums, expected)

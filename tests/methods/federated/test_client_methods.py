@@ -324,9 +324,7 @@ def test_published_never_claims_without_what_its_noise_costs() -> None:
     asked = clients.small("cslr-published", params={"participation": 0.3, "rounds": 50, "local_steps": 1})
     (ledger,) = clients.run(asked, SHORT, PUBLIC)[0].values()
     claim = ledger.claimed
-    assert claim is not None
     assert claim.epsilon == 4.0
-    assert claim.accounted is not None
     assert claim.accounted > 4.0
     assert ledger.by_channel() == {REPLAY: math.inf, HEAD: math.inf}, "clustered lists leave no bound"
 
@@ -378,7 +376,6 @@ def test_every_equation_as_printed_is_the_layer_as_printed() -> None:
     data = {"dataset": "ag_news", "backbone": "minilm"}  # only named: the stream is an invented one
     asked = clients.spec("cslr-published", params=PRINT, data=data)
     layer = catalog.layer(asked)
-    assert layer is not None
     assert [one.parameter for one in layer.departures] == ["scenario.clients", "params.rounds"]
     assert layer.name == "as printed"
     (ledger,) = clients.run(asked, OF, PUBLIC)[0].values()
@@ -387,7 +384,6 @@ def test_every_equation_as_printed_is_the_layer_as_printed() -> None:
     assert ledger.by_channel()[REPLAY] == pytest.approx(bound, rel=1e-3)
     assert ledger.by_channel()[HEAD] == ledger.epsilon() == math.inf
     claim = ledger.claimed
-    assert claim is not None
     assert claim.accounted is not None
     reading = cslr_accounting.Reading(1.45 / math.sqrt(2 * 4 * 4), n_rounds=12, n_statistics=1, n_clients=8)
     assert claim.accounted == pytest.approx(cslr_accounting.costs(reading).pld, rel=1e-6)
@@ -397,7 +393,6 @@ def test_every_equation_as_printed_is_the_layer_as_printed() -> None:
 def test_each_switch_away_from_print_is_named(changed: str) -> None:
     usual = fields_of(catalog.card("cslr-published").params)[changed].default
     layer = catalog.layer(clients.spec("cslr-published", params={**PRINT, changed: usual}))
-    assert layer is not None
     assert layer.name == "made to work"
     assert f"params.{changed}" in [one.parameter for one in layer.departures]
 
@@ -447,7 +442,6 @@ def test_with_lists_of_a_whole_task_everything_counts_them_once() -> None:
     assert learner.released(cell)["means"].shape == (5, clients.WIDTH)
     bound = gaussian.epsilon(1.45 / math.sqrt(1 + 3 * 4) / math.sqrt(2 * 3), 1e-5)  # two tasks of three rounds
     assert ledger.by_channel()[REPLAY] == pytest.approx(bound, rel=1e-3)
-    assert ledger.claimed is not None
     assert ledger.claimed.accounted is not None
     reading = cslr_accounting.Reading(1.45 / math.sqrt(2 * 4 * 5), n_rounds=6, n_statistics=1, n_clients=8)
     assert ledger.claimed.accounted == pytest.approx(cslr_accounting.costs(reading).pld, rel=1e-6)

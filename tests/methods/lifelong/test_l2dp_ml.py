@@ -283,7 +283,6 @@ def test_algorithm_1_takes_and_keeps_whole_tasks_and_scales_noise_by_them() -> N
     for one, task in zip(learner._memory, tasks, strict=True):
         mean = nets.tensor(task.train.inputs, FORM).double().mean(0) + learner._draws.inputs / len(task.train)
         torch.testing.assert_close(one.inputs.mean(0), mean, rtol=1e-6, atol=1e-4)
-    assert ledger.claimed is not None
     assert ledger.claimed.numbers["λ"] == 30  # the largest of the tasks claims most
     assert ledger.entries[0].what.endswith(", 1 steps")
 
@@ -342,7 +341,6 @@ def test_the_ledger_has_no_bound_and_says_why_and_the_claim_stands_beside_it() -
     assert ledger.epsilon() == math.inf
     assert all("one noise for all records" in entry.what for entry in ledger.entries)
     assert {entry.people_of for entry in ledger.entries} == {(0,), (1,), (2,), (0, 1)}  # stored batches are read again
-    assert ledger.claimed is not None
     assert ledger.claimed.source == claim.SOURCE
     assert ledger.claimed.epsilon == pytest.approx(0.5, abs=1e-12)  # the encoder is as it was when the budget was split
     assert ledger.claimed.terms == learner._plan.terms(learner._theta_norm())
@@ -350,7 +348,6 @@ def test_the_ledger_has_no_bound_and_says_why_and_the_claim_stands_beside_it() -
 
 def test_the_claim_follows_the_encoder() -> None:
     learner, ledger = learned(spec(delta_r="witness", encoder_weight=100.0, learning_rate=0.05))
-    assert ledger.claimed is not None
     assert ledger.claimed.numbers["‖θ1‖"] == learner._theta_norm()
     assert ledger.claimed.epsilon == pytest.approx(sum(ledger.claimed.terms.values()))
     assert abs(ledger.claimed.epsilon - 0.5) > 1e-4
