@@ -107,8 +107,7 @@ def test_the_rank_one_test_attacks_the_gradient_that_training_takes() -> None:
     records, generator = l2dp_games._pictures()[0][:30], np.random.default_rng(0)
     theta, chi1, chi2 = generator.normal(0, 0.2, (64, 8)), generator.laplace(0, 5, 64), generator.laplace(0, 5, 8)
     noisy, weights = torch.from_numpy(records + chi1), torch.from_numpy(theta).requires_grad_()
-    hidden = (noisy @ weights + torch.from_numpy(2 * chi2)).detach()
-    reconstruction(noisy, hidden @ weights.T, "taylor1-linear").backward()
+    reconstruction(noisy, (noisy @ weights + torch.from_numpy(2 * chi2)).detach() @ weights.T, "taylor1-linear").backward()
     found = l2dp_games.encoder_gradient(records, theta, chi1, chi2)
     assert np.abs(found - weights.grad.numpy().T).max() < 1e-8 * np.abs(found).max()
 

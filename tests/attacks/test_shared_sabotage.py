@@ -317,8 +317,7 @@ def breaks_the_budget() -> bool:
     except ValueError:  # more in the ledger than was planned
         return True
     assert finished.ledger is not None
-    n_lists = str(finished.ledger).count("list of labels, each named")
-    return n_lists != N_LISTS or not finished.guarantee.epsilon <= EPSILON
+    return str(finished.ledger).count("list of labels, each named") != N_LISTS or not finished.guarantee.epsilon <= EPSILON
 
 
 def every_label(patch: pytest.MonkeyPatch) -> None:

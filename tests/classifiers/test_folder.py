@@ -339,8 +339,7 @@ def test_texts_are_asked_about_in_the_column_of_the_run(tmp_path: Path, capsys: 
     more = ["--target", "mark", "--text", "report", "--set", "data.backbone=hashed-text"]
     export_of(tmp_path / "reports.csv", capsys, *more)
     (tmp_path / "new.csv").write_text("id,report\n1,it broke\n2,all was fine\n", encoding="utf-8")
-    found = predict.predicted(tmp_path / "DIR", tmp_path / "new.csv").predictions
-    assert [one.label for one in found] == ["minus", "plus"]
+    assert [one.label for one in predict.predicted(tmp_path / "DIR", tmp_path / "new.csv").predictions] == ["minus", "plus"]
     (tmp_path / "other.csv").write_text("id,text\n1,it broke\n", encoding="utf-8")
     assert cli.main(["predict", str(tmp_path / "DIR"), str(tmp_path / "other.csv")]) == 2
     assert "must have the column report, or numbers alone; it has id, text" in capsys.readouterr().err

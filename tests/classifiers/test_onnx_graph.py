@@ -117,8 +117,7 @@ def test_a_run_is_written_with_its_statement_and_only_what_has_a_bound(here: boo
     ) | {"privacy_card.json": b"{}"})  # fmt: skip
     assert (executed(dpcl.to_onnx(tmp_path / "DIR", tmp_path / "again.onnx"), features)[0] == labels).all()
     np.savez(tmp_path / "rows.npz", features=features)
-    found = predict.predicted(tmp_path / "DIR", tmp_path / "rows.npz").predictions
-    assert [one.label for one in found] == labels.tolist()
+    assert [one.label for one in predict.predicted(tmp_path / "DIR", tmp_path / "rows.npz").predictions] == labels.tolist()
 
 
 def test_features_are_taken_along_the_public_axes_of_a_run() -> None:

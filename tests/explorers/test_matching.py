@@ -212,8 +212,7 @@ def lists_with(modes: np.ndarray) -> Lists:
     """Lists whose entry at place j of client i has mean (i, j, its mode); those of mode -1 have no weight."""
     n, length = modes.shape
     at = np.stack([*np.indices((n, length)), modes], axis=2).astype(float)
-    exists = modes >= 0
-    return Lists(exists / length, at, np.full((n, length, D), 0.5), (modes[..., None] == np.arange(9)).astype(float))
+    return Lists((modes >= 0) / length, at, np.full((n, length, D), 0.5), (modes[..., None] == np.arange(9)).astype(float))
 
 
 def test_of_every_mode_the_first_entry_comes_before_any_second(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -291,8 +290,7 @@ def test_regret_is_what_the_next_best_assignment_adds(world: modes.World, maps: 
     for row in range(4):
         barred = min(total for order, total in totals.items() if order[row] != best[row])
         assert said.entries.regret[row] == pytest.approx((barred - totals[best]) / totals[best], rel=1e-3)
-    loose = projection_maps.signatures(CELL, 0, 0, replace(matched, is_one_to_one=False), maps)
-    assert set(loose.entries.regret) == {None}
+    assert set(projection_maps.signatures(CELL, 0, 0, replace(matched, is_one_to_one=False), maps).entries.regret) == {None}
 
 
 def test_noise_on_a_prototype_is_as_wide_on_the_map(world: modes.World, maps: projection_maps.ProjectionMaps) -> None:

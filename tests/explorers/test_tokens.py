@@ -120,8 +120,7 @@ def test_a_text_adds_up_the_noise_of_its_noised_tokens_alone() -> None:
 
 def test_a_score_below_0_is_told_of() -> None:
     common = ScoredText((".",), (1.0,), (-0.154,), (False,), ("",), "")
-    said = tokens.warning([common], USUAL)
-    assert "above the upper end of its range, 10" in said
+    assert "above the upper end of its range, 10" in tokens.warning([common], USUAL)
     assert float(tokens.values(common, "nominal", USUAL)[0]) > 10
     assert tokens.warning([SCORED], USUAL) is None
     assert tokens.warning([], USUAL) is None
@@ -283,8 +282,7 @@ def test_without_noise_all_is_read_and_another_tokenization_is_refused(reader: T
     read = reader.read(READ.strings[0], [0.0] * n_tokens, 1)
     assert "".join(read[0]) == READ.strings[0]
     assert all(read[1])
-    blurred = reader.read(READ.strings[0], [1000.0] * n_tokens, 1)
-    assert sum(blurred[1]) < n_tokens
+    assert sum(reader.read(READ.strings[0], [1000.0] * n_tokens, 1)[1]) < n_tokens
     assert reader.read(READ.strings[0], [0.0], 1) is None
 
 

@@ -247,8 +247,7 @@ def test_an_oversized_vector_moves_the_sum_by_no_more_than_its_bound(method: str
         roll = exchange.Roll(part, over, lambda line: None)
         roll.gather()
         learner = methods.maker(method)(spec, [cell], part.context, collect=roll.collect)  # type: ignore[call-arg]
-        ledger = Ledger(spec.privacy.delta, spec.privacy.adjacency, "every")
-        list(learner.learn({0: part.stream.tasks[0]}, {cell: ledger}))
+        list(learner.learn({0: part.stream.tasks[0]}, {cell: Ledger(spec.privacy.delta, spec.privacy.adjacency, "every")}))
         seen[name] = learner.released(cell)["sums" if method == "label-means" else "head"].astype(np.float64)
     moved = np.linalg.norm(seen["liar"] - seen["dead"])
     bound = np.hypot(1, 0.5) if method == "label-means" else 1 / N  # the layout's; the clipping norm over five clients

@@ -45,8 +45,7 @@ def drawn(draw: random.Random) -> dict[str, object]:
     known = [*datasets.CARDS, *_HOSTED] if draw.random() < 0.5 else ["digits", "pii-synthetic-tiny"]
     dataset, backbone = draw.choice(known), draw.choice([*backbones.CARDS, *_HOSTED])
     if draw.random() < 0.5:  # what fits the data
-        texts = methods.CARDS[method].params().inputs == "text"
-        backbone = backbones.fitting(dataset, is_language_model=texts) or backbone
+        backbone = backbones.fitting(dataset, is_language_model=methods.CARDS[method].params().inputs == "text") or backbone
     raw["data"] = {**_table(raw["data"]), "dataset": dataset, "backbone": backbone}
     for _ in range(draw.choice([0, 0, 0, 1, 1, 2, 5])):
         _spoil(raw, draw)

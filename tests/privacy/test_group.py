@@ -97,8 +97,7 @@ def test_the_unit_of_a_run_with_a_column_of_people_is_the_person(
         # The best attack on one row says nothing of a person with three, and no person is in several tasks a second time.
         assert (event.guarantee.advantage is None) == (event.guarantee.hits is None) == (per_person > 1)
         assert not any(name.startswith("the same ") for name in event.guarantee.parts)
-    plan = next(of_kind(events, Planned))
-    document = json.dumps(card_document.document("0" * 12, "cosine", "own:mine", finished, plan))
+    document = json.dumps(card_document.document("0" * 12, "cosine", "own:mine", finished, next(of_kind(events, Planned))))
     assert {one.verdict for one in card.verify(document.encode())} == {"matches"}
     changed = document.replace('"rows_per_unit": 3', '"rows_per_unit": 2')
     if per_person > 1:
@@ -197,8 +196,7 @@ def test_a_tuning_tries_settings_with_the_budget_of_a_row(
 
 def test_methods_that_cannot_protect_a_person_say_which_can(data_dir: Path) -> None:
     hospital(data_dir / "mine", 1)
-    federated = {"kind": "federated", "clients": 5, "tasks": 2}
-    for method, changes in (("l2dp-ml", {}), ("dp-fedavg", {"scenario": federated})):
+    for method, changes in (("l2dp-ml", {}), ("dp-fedavg", {"scenario": {"kind": "federated", "clients": 5, "tasks": 2}})):
         with pytest.raises(BadInput, match="column of people: take cosine, peft-ensemble") as refused:
             checks.check_run(spec(method, **changes))
         assert methods.card(str(refused.value.fix["method"])).guarantee == "proved"

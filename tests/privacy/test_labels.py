@@ -141,8 +141,7 @@ def test_a_single_person_is_named_with_chance_delta_and_nobody_never() -> None:
 
 
 def names(labels: np.ndarray, epsilon: float, delta: float, adjacency: Adjacency = "add-remove") -> tuple[int, ...]:
-    book = Ledger(DELTA, adjacency, "once")
-    return release_labels(labels, epsilon, delta, ReleaseNoise(), book, task=0, people_of=(0,))
+    return release_labels(labels, epsilon, delta, ReleaseNoise(), Ledger(DELTA, adjacency, "once"), task=0, people_of=(0,))
 
 
 def test_real_draws_follow_the_chances() -> None:

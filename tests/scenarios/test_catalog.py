@@ -308,8 +308,7 @@ def test_a_task_asks_for_its_class_and_is_tested_on_as_many_others() -> None:
     for k, task in enumerate(stream.tasks):
         assert (task.name, task.prior, task.task_id) == (f"c{k}", (2 * k, 2 * k + 1), k)
         for split, first in ((task.train, 0), (task.test, 1000)):
-            numbers = split.inputs[:, 0].astype(int) - first
-            np.testing.assert_array_equal(split.labels, 2 * k + (numbers % N_CLASSES == k))
+            np.testing.assert_array_equal(split.labels, 2 * k + ((split.inputs[:, 0].astype(int) - first) % N_CLASSES == k))
         assert (len(task.test), np.mean(task.test.labels == 2 * k)) == (24, 0.5)
 
 

@@ -172,8 +172,7 @@ def test_sentences_are_dealt_out_whole() -> None:
     words = np.repeat(np.arange(120), 3)
     keys = np.repeat(coins.keys(str(n).encode() for n in range(120)), 3)
     train, test = replace(of.train, sentences=words, keys=keys), replace(of.test, sentences=np.arange(6) // 3)
-    tagged = replace(of, train=train, test=test, n_people=360)
-    stream = opened(Federated(clients=6, protocol="domain-incremental"), tagged)
+    stream = opened(Federated(clients=6, protocol="domain-incremental"), replace(of, train=train, test=test, n_people=360))
     assert stream.metric == "entity-f1"
     held = owners(stream)
     assert all(held[3 * n] == held[3 * n + 1] == held[3 * n + 2] for n in range(120))

@@ -399,8 +399,7 @@ def test_all_classes_disjoint_is_the_class_incremental_split() -> None:
 
 def test_everything_blurred_spreads_every_class_evenly() -> None:
     """Each of 25 counts is binomial around 200; six standard deviations (12.6) are passed once in 10^8."""
-    settings = IBlurry(tasks=5, disjoint_percent=0, blurry_percent=100)
-    found = counts(central.open_stream(settings, balanced(5, 1000), seed=2))
+    found = counts(central.open_stream(IBlurry(tasks=5, disjoint_percent=0, blurry_percent=100), balanced(5, 1000), seed=2))
     assert np.abs(found - 200).max() < 76
     assert np.abs(found.sum(axis=1) - 1000).max() < 170
 

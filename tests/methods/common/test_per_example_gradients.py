@@ -133,8 +133,7 @@ def test_a_long_gradient_is_not_taken_for_a_short_one_where_terms_cancel() -> No
     patches = torch.stack([patch, patch], dim=1)
     exact = torch.einsum("blo,bli->boi", rows.double(), patches.double()).square().sum((1, 2))
     plain = (torch.bmm(rows, rows.transpose(1, 2)) * torch.bmm(patches, patches.transpose(1, 2))).sum((1, 2))
-    found = per_example_gradients._squares_from_pairs(rows, patches)
-    torch.testing.assert_close(found.double(), exact, rtol=1e-6, atol=0)
+    torch.testing.assert_close(per_example_gradients._squares_from_pairs(rows, patches).double(), exact, rtol=1e-6, atol=0)
     assert ((plain.double() / exact - 1).abs() > 1e-2).any()  # what the second look is for
 
 

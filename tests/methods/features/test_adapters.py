@@ -49,8 +49,7 @@ def sums_of_a_loop(module: Adapted, pictures: np.ndarray, labels: np.ndarray) ->
     norms = torch.stack([gradient.norm() for gradient in gradients])
     clip = float(norms.median())
     assert int((norms > clip).sum()) not in {0, len(norms)}
-    clipped = [g * min(1.0, clip / (float(n) + 1e-6)) for g, n in zip(gradients, norms, strict=True)]
-    return clip, torch.stack(clipped).sum(0)
+    return clip, torch.stack([g * min(1.0, clip / (float(n) + 1e-6)) for g, n in zip(gradients, norms, strict=True)]).sum(0)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -279,8 +279,7 @@ def test_joined_parts_weigh_the_same(kind: str) -> None:
 
 def test_a_shared_covariance_stays_shared_where_it_is_one() -> None:
     one = of("shared")
-    other = Replay(one.weights, one.means, one.covariances, one.targets)
-    assert join_mixtures([one, other]).covariances is one.covariances
+    assert join_mixtures([one, Replay(one.weights, one.means, one.covariances, one.targets)]).covariances is one.covariances
     assert join_mixtures([one, Replay(one.weights, one.means, 2 * FULL, one.targets)]).covariances.shape == (4, 3, 3)
 
 

@@ -193,8 +193,7 @@ def test_removing_one_client_moves_the_elements_of_others() -> None:
     moved = []
     for client in range(len(FITTED)):
         others = np.delete(np.arange(len(FITTED)), client)
-        without = grouped(FITTED.take(others), "nearest mean", whole.prototypes)
-        moved.append(bool((without.ids != whole.ids[others]).any()))
+        moved.append(bool((grouped(FITTED.take(others), "nearest mean", whole.prototypes).ids != whole.ids[others]).any()))
     assert any(moved)
 
 
@@ -209,6 +208,5 @@ def test_lists_and_elements_are_sorted_as_their_numbers_are_read() -> None:
             expected = [sorted(range(len(each)), key=each.__getitem__) for each in rows]
             assert elements.tolist() == expected
             said = [[each[place] for place in order] for each, order in zip(rows, expected, strict=True)]
-            in_order = np.take_along_axis(features, elements[:, :, None], axis=1)
-            lists = matchers._sorted(in_order.reshape(len(features), -1))
+            lists = matchers._sorted(np.take_along_axis(features, elements[:, :, None], axis=1).reshape(len(features), -1))
             assert lists.tolist() == sorted(range(len(said)), key=said.__getitem__)

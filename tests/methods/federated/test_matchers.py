@@ -131,8 +131,7 @@ def test_lists_side_by_side_come_apart_again() -> None:
         assert isinstance(one, Element)
         assert one.weight == other.weight
         assert (one.covariance == other.covariance).all()
-    moments = lists.second_moments[1, 0] - np.outer(each[1][0].mean, each[1][0].mean)
-    assert moments == pytest.approx(each[1][0].covariance)
+    assert lists.second_moments[1, 0] - np.outer(each[1][0].mean, each[1][0].mean) == pytest.approx(each[1][0].covariance)
 
 
 def test_the_one_list_of_each_client() -> None:

@@ -137,8 +137,7 @@ def test_pooled_clustering_breaks_the_bound_and_says_so() -> None:
         return flat(sums(lists.take(clients), ids))
 
     (whole, named), fixed = clustered(everyone), matched(everyone)
-    moves = [np.linalg.norm(whole - clustered(np.delete(everyone, client), named)[0]) * N for client in everyone]
-    assert max(moves) > 2.0
+    assert max(np.linalg.norm(whole - clustered(np.delete(everyone, client), named)[0]) * N for client in everyone) > 2.0
     assert max(np.linalg.norm(fixed - matched(np.delete(everyone, client))) * N for client in everyone) <= 2.0 + 1e-12
     book = a_ledger()
     sums(lists, OWN_IDS, 1.45, book, pooled=True)

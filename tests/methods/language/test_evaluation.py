@@ -233,8 +233,7 @@ def test_the_tree_of_codes_equals_reading_each(code: str, at_once: int, monkeypa
         found = evaluation._all_codes(network, [0, *ids[:start]], evaluation._digits(LETTERS, canary), len(code))
     assert found.shape == (n_codes,)
     some = np.unique(np.linspace(0, n_codes - 1, 1000).astype(int))
-    plain = plainly(network, LETTERS, [f"{number:0{len(code)}d}" for number in some])
-    assert found[some] == pytest.approx(plain, abs=2e-4)
+    assert found[some] == pytest.approx(plainly(network, LETTERS, [f"{number:0{len(code)}d}" for number in some]), abs=2e-4)
     (one,) = evaluation.ranks(network, LETTERS, [canary])
     assert (one.n_ranked, one.n_values, one.repetitions) == (n_codes, n_codes, 1)
     assert abs(one.rank - (1 + (found > plainly(network, LETTERS, [code])[0]).sum())) <= 2  # rounding may swap

@@ -406,8 +406,7 @@ def test_the_first_words_need_no_torch() -> None:
 def test_models_keep_no_text(method: str) -> None:
     """After learning nothing of the task's texts is reachable from the model but numbers made of weights."""
     learner, _, _ = trained(spec(method, 10.0), stream(n_tasks=1))
-    held = vars(learner._model).values()
-    assert not [value for value in held if isinstance(value, np.ndarray | torch.Tensor | Examples)]
+    assert not [value for value in vars(learner._model).values() if isinstance(value, np.ndarray | torch.Tensor | Examples)]
 
 
 # What PeCL and its baselines cost whom, by closed forms and our notes, and that nobody pays more than is said.
@@ -607,8 +606,7 @@ def test_a_budget_for_people_in_every_task_covers_all_of_them() -> None:
     noise = pecl.noises(given.params, given.privacy, EVERYONE, 4.0)
     life = list(pecl.events(given.params, given.privacy, 24.0, noise.multiplier)) * 3
     assert 3.9 < accounting.Pld().epsilon(life, 1e-3, "add-remove") <= 4.0
-    per_task = pecl.noises(replace(given.params, budget="per-task"), given.privacy, EVERYONE, 4.0)
-    assert per_task.multiplier < noise.multiplier
+    assert pecl.noises(replace(given.params, budget="per-task"), given.privacy, EVERYONE, 4.0).multiplier < noise.multiplier
 
 
 def test_local_copies_of_people_in_every_task_and_their_labels_keep_one_budget() -> None:

@@ -571,8 +571,7 @@ def test_copies_are_read_and_tokens_are_not() -> None:
     taken = own.take(np.array([5, 1]))
 
     def read(material: TrainingInputs, *rows: int) -> Tensor:
-        batch = batch_of(material.texts, np.array(rows), "cpu")
-        return log_probs(net, batch, material.reading, answers_only=True).detach()
+        return log_probs(net, batch_of(material.texts, np.array(rows), "cpu"), material.reading, answers_only=True).detach()
 
     for same in (read(other, 5, 1), read(taken, 0, 1), read(join_texts([own, taken]), len(ALL), len(ALL) + 1)):
         torch.testing.assert_close(same, read(own, 5, 1), rtol=0, atol=0)
