@@ -464,11 +464,10 @@ def test_sensitivity_oracle_and_where_it_is_wrong() -> None:
     They are per record |h_j|/2 for every value and every unit, and |x_s|; but the loss's own coefficients of θ1 are
     (1/2 - x_s) h_j, which move by up to 3 d β for inputs in [-1, 1].
     """
-    corners = (-1.0, 0.0, 1.0)
     worst_stated = worst_true = 0.0
     for d, beta in ((1, 1), (1, 3), (2, 2), (2, 4)):
         bound = claim.Sizes(d, beta, 1, 1, 1, 2).delta_r("literal")
-        records = [(np.array(v[:d]), np.array(v[d:])) for v in itertools.product(corners, repeat=d + beta)]
+        records = [(np.array(v[:d]), np.array(v[d:])) for v in itertools.product((-1.0, 0.0, 1.0), repeat=d + beta)]
         stated = np.array([np.concatenate([np.tile(h / 2, d), x]) for x, h in records])
         true = np.array([np.outer(0.5 - x, h).ravel() for x, h in records])
         moved = [max(np.abs(all_ - one).sum(axis=1).max() for one in all_) for all_ in (stated, true)]
