@@ -10,10 +10,9 @@ import pytest
 import torch
 from scipy.stats import binom
 
-from dpcl_core import cli
+from dpcl_core import cli, errors
 from dpcl_core.attacks import catalog as attacks
 from dpcl_core.attacks import feature_games, federated_games, language_games, lifelong_games, one_run, play
-from dpcl_core.errors import BadInput
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.features import side_by_side
 from dpcl_core.privacy import audit_bounds, gaussian
@@ -153,7 +152,7 @@ def test_without_noise_every_guess_is_right(method: str, small: None) -> None:
 @pytest.mark.parametrize("method", play.REFUSED)
 def test_a_method_that_is_not_played_is_refused_in_a_sentence(method: str) -> None:
     refused = replace(spec(), method=method, params=methods.card(method).params())
-    with pytest.raises(BadInput, match=f"^method = {method}: cannot be audited in one training: "):
+    with pytest.raises(errors.BadInput, match=f"^method = {method}: cannot be audited in one training: "):
         one_run.audited(refused, 1.0)
 
 

@@ -10,12 +10,10 @@ import pytest
 
 from dpcl_core.methods import catalog
 from dpcl_core.methods.common import per_example_gradients as of_networks
-from dpcl_core.methods.features import linear_heads
-from dpcl_core.methods.features.trainer import Trainer
+from dpcl_core.methods.features import linear_heads, trainer
 from dpcl_core.methods.federated import client_training, fedcil_dp
+from dpcl_core.methods.language import baseline, training
 from dpcl_core.methods.language import gradients as of_texts
-from dpcl_core.methods.language import training
-from dpcl_core.methods.language.baseline import Baseline
 from dpcl_core.methods.lifelong import dp_agem
 from dpcl_core.privacy import mechanisms, noise, text_mechanisms
 from tests.attacks import mutants, releases, small_plays
@@ -44,7 +42,7 @@ def trouble(method: str, fault: Fault | None) -> str:
     one, other = plays
     if one.stds != other.stds or one.expected != other.expected:
         return "noise or divisor depends on who is there"
-    gaussians, _ = releases.charged(ledger)
+    gaussians, _ = releases.multipliers(ledger)
     units, draws = UNITS[method]
     if method == "independent-laplace":
         allowed = ledger.entries[0].event.epsilon
@@ -136,7 +134,7 @@ def clients_clipped_together(patch: pytest.MonkeyPatch) -> None:
 
 def realised_plan(patch: pytest.MonkeyPatch) -> None:
     """Steps and divisors from how many examples there are."""
-    patch.setattr(Trainer, "_plan", lambda self, work: self._params.schedule(len(work.examples)))
+    patch.setattr(trainer.Trainer, "_plan", lambda self, work: self._params.schedule(len(work.examples)))
 
 
 def realised_of_networks(patch: pytest.MonkeyPatch) -> None:
@@ -150,12 +148,12 @@ def realised_of_networks(patch: pytest.MonkeyPatch) -> None:
 
 
 def realised_of_baselines(patch: pytest.MonkeyPatch) -> None:
-    honest = Baseline.gradient_fn
+    honest = baseline.Baseline.gradient_fn
 
     def gradient_fn(self: Any, inputs: Any, expected: float, *args: Any) -> Any:
         return honest(self, inputs, 0.5 * len(inputs), *args)
 
-    patch.setattr(Baseline, "gradient_fn", gradient_fn)
+    patch.setattr(baseline.Baseline, "gradient_fn", gradient_fn)
 
 
 def realised_of_pecl(patch: pytest.MonkeyPatch) -> None:

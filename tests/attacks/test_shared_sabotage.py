@@ -13,14 +13,12 @@ import numpy as np
 import pytest
 from scipy.linalg import toeplitz
 
-from dpcl_core import checks, engine
-from dpcl_core.events import CellFinished, of_kind
+from dpcl_core import checks, engine, events
 from dpcl_core.methods.common import given_lists, state
 from dpcl_core.methods.common.method import PublicContext
 from dpcl_core.methods.features import cosine
 from dpcl_core.privacy import continual
 from dpcl_core.privacy import labels as of_labels
-from dpcl_core.privacy.continual import Factorisation, Stream
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.sums import unit_rows
 from dpcl_core.scenarios.stream import Examples, Task
@@ -178,7 +176,7 @@ def one_noise_for_two() -> str:
 
 def wrong_column(patch: pytest.MonkeyPatch) -> None:
     last = lambda self, n_tasks=1, gap=1: float(self.column[0])  # noqa: E731  # the last column of C has one entry
-    patch.setattr(Factorisation, "sensitivity", last)
+    patch.setattr(continual.Factorisation, "sensitivity", last)
 
 
 def redrawn(patch: pytest.MonkeyPatch) -> None:
@@ -203,20 +201,20 @@ def no_decay(patch: pytest.MonkeyPatch) -> None:
 
 def unending(patch: pytest.MonkeyPatch) -> None:
     """Nobody counts tasks, and beyond the last the weights go on."""
-    honest = Factorisation.encoder
+    honest = continual.Factorisation.encoder
 
     def encoder(self: Any, task: int) -> Any:
         weights = honest(self, min(task, self.n_tasks - 1))
         return np.append(weights, np.zeros(task + 1 - len(weights)))
 
     patch.setattr(continual, "_enter", lambda *args: None)
-    patch.setattr(Factorisation, "encoder", encoder)
+    patch.setattr(continual.Factorisation, "encoder", encoder)
     patch.setattr(cosine.CosineClassifier, "_remember", lambda self, row, released: None)
 
 
 def once(patch: pytest.MonkeyPatch) -> None:
-    honest = Factorisation.sensitivity
-    patch.setattr(Factorisation, "sensitivity", lambda self, n_tasks=1, gap=1: honest(self, 1, gap))
+    honest = continual.Factorisation.sensitivity
+    patch.setattr(continual.Factorisation, "sensitivity", lambda self, n_tasks=1, gap=1: honest(self, 1, gap))
 
 
 def own_origin(patch: pytest.MonkeyPatch) -> None:
@@ -238,7 +236,7 @@ def floating(patch: pytest.MonkeyPatch) -> None:
             sums[label] += row
         self._sums.append(np.rint(sums / self._step * 2**10).astype(np.int64))
 
-    patch.setattr(Stream, "add", add)
+    patch.setattr(continual.Stream, "add", add)
 
 
 def shared_noise(patch: pytest.MonkeyPatch) -> None:
@@ -313,7 +311,7 @@ def breaks_the_budget() -> bool:
         "scenario": {"kind": "class-incremental", "tasks": N_LISTS, "clients": 10},
     }  # fmt: skip
     try:
-        (finished,) = of_kind(list(engine.run(checks.parse(raw))), CellFinished)
+        (finished,) = events.of_kind(list(engine.run(checks.parse(raw))), events.CellFinished)
     except ValueError:  # more in the ledger than was planned
         return True
     assert finished.ledger is not None

@@ -14,7 +14,6 @@ from torch import Tensor
 
 from dpcl_core.backbones import causal, kept_states, plain_language
 from dpcl_core.backbones.causal import Adapted
-from dpcl_core.backbones.kept_states import KeptStates
 from dpcl_core.backbones.plain_language import STOP_WORDS, Tokenizer
 from dpcl_core.backbones.weights import ensure_torchvision
 from dpcl_core.data.texts import KIND, KINDS, PADDING, STOP, TOKEN, Span, Texts
@@ -225,8 +224,8 @@ def test_logits_of_some_tokens_are_those_among_all(kind: str) -> None:
     assert head.weight is whole  # type: ignore[union-attr]
 
 
-def kept(net: Adapted, folder: Path) -> KeptStates:
-    return KeptStates(net._below, net.public.identity, 16, folder)
+def kept(net: Adapted, folder: Path) -> kept_states.KeptStates:
+    return kept_states.KeptStates(net._below, net.public.identity, 16, folder)
 
 
 def test_kept_states_are_the_fresh_ones_to_the_bit(tmp_path: Path) -> None:

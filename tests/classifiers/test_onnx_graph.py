@@ -13,10 +13,8 @@ from sklearn.datasets import load_digits
 from sklearn.pipeline import make_pipeline
 
 import dpcl_core as dpcl
-from dpcl_core import export
+from dpcl_core import errors, export
 from dpcl_core.classifiers import onnx_graph, predict, written
-from dpcl_core.classifiers.onnx_graph import graph
-from dpcl_core.errors import BadInput, DataMissing
 from dpcl_core.methods.common.classifier import Step
 from dpcl_core.runs.store import Store
 
@@ -68,7 +66,7 @@ STEPS: dict[str, tuple[str, list[Step]]] = {
 def test_a_thousand_rows_are_classified_alike(name: str) -> None:
     rule, steps = STEPS[name]
     expected = predict.rule(rule)(steps, rows())
-    labels, scores = executed(graph(rule, steps, np.array(steps[-1].competing)), rows())
+    labels, scores = executed(onnx_graph.graph(rule, steps, np.array(steps[-1].competing)), rows())
     np.testing.assert_array_equal(np.isfinite(scores), np.isfinite(expected))
     # Ours are products in single precision where weights are: a hundred thousandth of the largest term, and rows reach 2^20.
     far = np.linalg.norm(np.nan_to_num(rows(), posinf=0, neginf=0), axis=1) > 1e3
@@ -90,7 +88,7 @@ def test_estimators_are_written_with_their_own_labels(tmp_path: Path) -> None:
         labels, _ = executed(dpcl.to_onnx(model, tmp_path / "model.onnx"), given[:N])
         assert (labels == model.predict(given[:N])).mean() >= 0.999
         assert labels.dtype.kind == model.classes_.dtype.kind or labels.dtype.kind == "O"
-    with pytest.raises(BadInput, match="from_model = Pipeline: must be"):
+    with pytest.raises(errors.BadInput, match="from_model = Pipeline: must be"):
         dpcl.to_onnx(make_pipeline(of_numbers), tmp_path / "model.onnx")
 
 
@@ -108,7 +106,7 @@ def test_a_run_is_written_with_its_statement_and_only_what_has_a_bound(here: boo
         executed(dpcl.to_onnx(result, tmp_path / "one.onnx", epsilon=1.0, after=after), features)[1] for after in (1, None)
     )
     assert (first != last).any()
-    with pytest.raises(BadInput, match="has no such classifier"):
+    with pytest.raises(errors.BadInput, match="has no such classifier"):
         dpcl.to_onnx(result, tmp_path / "model.onnx", epsilon=math.inf)
     if here:
         return
@@ -128,19 +126,19 @@ def test_features_are_taken_along_the_public_axes_of_a_run() -> None:
     given = draws.normal(size=(N, 30)).astype(np.float32)
     rule, steps = STEPS["sums"]
     expected = predict.rule(rule)(steps, axes.along(given))
-    _, scores = executed(graph(rule, steps, np.array(NAMES[:4]), axes), given)
+    _, scores = executed(onnx_graph.graph(rule, steps, np.array(NAMES[:4]), axes), given)
     np.testing.assert_allclose(scores, expected, atol=1e-5)  # ours are coordinates in single precision
 
 
 def test_what_cannot_be_written_is_said_in_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _, steps = STEPS["sums"]
-    with pytest.raises(BadInput, match="classifier = network: must be a linear or a cosine classifier"):
-        graph("network", steps, np.array(NAMES))
-    with pytest.raises(BadInput, match="no class: was released"):
-        graph("heads", [member(0)], np.array(NAMES[:4]))
+    with pytest.raises(errors.BadInput, match="classifier = network: must be a linear or a cosine classifier"):
+        onnx_graph.graph("network", steps, np.array(NAMES))
+    with pytest.raises(errors.BadInput, match="no class: was released"):
+        onnx_graph.graph("heads", [member(0)], np.array(NAMES[:4]))
     monkeypatch.setitem(sys.modules, "onnx", None)
     monkeypatch.setattr(onnx_graph.machine, "find_spec", lambda name: None)
-    with pytest.raises(DataMissing, match=r"needs onnx: pip install 'dpcl\[onnx\]'"):
-        graph("cosine", steps, np.array(NAMES[:4]))
-    with pytest.raises(BadInput, match="from_model = 3"):
+    with pytest.raises(errors.DataMissing, match=r"needs onnx: pip install 'dpcl\[onnx\]'"):
+        onnx_graph.graph("cosine", steps, np.array(NAMES[:4]))
+    with pytest.raises(errors.BadInput, match="from_model = 3"):
         dpcl.to_onnx(3, tmp_path / "model.onnx")

@@ -12,10 +12,9 @@ import numpy as np
 import pytest
 from scipy.stats import chi2, norm
 
-from dpcl_core import checks, cli, engine, export
+from dpcl_core import checks, cli, engine, errors, export
 from dpcl_core.data import own
 from dpcl_core.elements import element
-from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished
 from dpcl_core.explorers import own_cost
 from dpcl_core.methods.federated.label_means import LabelMeans
@@ -217,14 +216,14 @@ def test_a_visitors_own_data_are_refused(stored: tuple[RunSpec, CellFinished, st
     spec, finished, _ = stored
     theirs = replace(spec, data=replace(spec.data, dataset="own:mine"))
     monkeypatch.setattr(own, "owner", lambda name: "somebody")
-    with pytest.raises(BadInput, match="must be yours: a visitor's own cost is the visitor's alone"):
+    with pytest.raises(errors.BadInput, match="must be yours: a visitor's own cost is the visitor's alone"):
         own_cost.of_client(theirs, finished, 1)
     assert own_cost.UNPROTECTED.startswith("Not protected: never publish.")
 
 
 @pytest.mark.parametrize("client", [0, 21])
 def test_a_client_that_is_none_is_refused(stored: tuple[RunSpec, CellFinished, str], client: int) -> None:
-    with pytest.raises(BadInput, match=f"--person = {client}: must be a client, from 1 to 20"):
+    with pytest.raises(errors.BadInput, match=f"--person = {client}: must be a client, from 1 to 20"):
         own_cost.of_client(*stored[:2], client)
 
 

@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 from sklearn.metrics import average_precision_score, roc_auc_score
 
-from dpcl_core import paths
+from dpcl_core import events, paths
 from dpcl_core.attacks import token_noise_games
 from dpcl_core.backbones import plain_language
 from dpcl_core.data.texts import KIND, KINDS, STOP, TOKEN, Span, Texts
-from dpcl_core.events import ScoredText
 from dpcl_core.explorers import tokens
 from dpcl_core.explorers.token_reader import ReaderEnded, TokenReader
 from dpcl_core.explorers.tokens import AGAINST, EVERY, SHOWN, Dials, Layer, auroc, average_precision, gathered, scores
@@ -59,7 +58,7 @@ def test_a_text_is_scored_as_the_methods_read_it() -> None:
 ])  # fmt: skip
 def test_a_text_that_was_cut_stops_before_the_word_that_was_cut(words: tuple[str, ...], whole: tuple[str, ...]) -> None:
     n = len(words)
-    text = tokens.whole_words(ScoredText(words, (0.5,) * n, (0.1,) * n, (False,) * n, ("",) * n, "calm"))
+    text = tokens.whole_words(events.ScoredText(words, (0.5,) * n, (0.1,) * n, (False,) * n, ("",) * n, "calm"))
     assert (text.tokens, len(text.probability), len(text.kinds)) == (whole, len(whole), len(whole))
 
 
@@ -119,7 +118,7 @@ def test_a_text_adds_up_the_noise_of_its_noised_tokens_alone() -> None:
 
 
 def test_a_score_below_0_is_told_of() -> None:
-    common = ScoredText((".",), (1.0,), (-0.154,), (False,), ("",), "")
+    common = events.ScoredText((".",), (1.0,), (-0.154,), (False,), ("",), "")
     assert "above the upper end of its range, 10" in tokens.warning([common], USUAL)
     assert float(tokens.values(common, "nominal", USUAL)[0]) > 10
     assert tokens.warning([SCORED], USUAL) is None

@@ -11,10 +11,9 @@ from importlib import import_module
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 
-from dpcl_core import checks, engine
+from dpcl_core import checks, engine, errors
 from dpcl_core.backbones import catalog as backbones
 from dpcl_core.data import catalog as datasets
-from dpcl_core.errors import BadInput, failure_kind
 from dpcl_core.methods import catalog as methods
 from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.spec import DataSpec, PrivacySpec, json_schema
@@ -52,7 +51,7 @@ def drawn(draw: random.Random) -> dict[str, object]:
     return raw
 
 
-def refusal(raw: Mapping[str, object]) -> BadInput | None:
+def refusal(raw: Mapping[str, object]) -> errors.BadInput | None:
     """None if the settings can be carried out; else the error, whose sentence is checked. Any other exception is a finding.
 
     Settings that are accepted are the same after a trip through TOML and through JSON.
@@ -62,7 +61,7 @@ def refusal(raw: Mapping[str, object]) -> BadInput | None:
         assert checks.parse(checks.read_toml(checks.to_toml(spec))) == spec, "TOML changes it"
         assert checks.parse(json.loads(spec.to_json())) == spec, "JSON changes it"
         checks.check_run(spec)
-    except BadInput as refused:
+    except errors.BadInput as refused:
         sentence = str(refused)
         excludes(sentence, "\n", "Traceback")
         assert len(sentence) < 3000
@@ -73,7 +72,7 @@ def refusal(raw: Mapping[str, object]) -> BadInput | None:
 
 def mended(raw: Mapping[str, object]) -> dict[str, object] | None:
     """The settings with what their refusals offer to change, if that mends them; what is offered must then be accepted."""
-    with suppress(BadInput):
+    with suppress(errors.BadInput):
         changes = checks.repair(raw)
         if changes:
             mended = checks.changed(raw, changes)
@@ -113,7 +112,7 @@ def _run(raw: Mapping[str, object], megabytes: int, sent: Connection) -> None:
         for _ in engine.run(checks.parse(raw)):
             pass
     except Exception as error:
-        kind = failure_kind(error)
+        kind = errors.failure_kind(error)
         answer = "" if kind in ("diverged", "out-of-memory") else f"{kind}: {type(error).__name__}: {error}"
     sent.send(answer)
 

@@ -12,9 +12,8 @@ from typing import Any
 import dp_accounting as dp
 import pytest
 
-from dpcl_core import engine
+from dpcl_core import engine, errors
 from dpcl_core.data import catalog as datasets
-from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished, Classifier, Event, Note, Planned, TaskLearned, Written, of_kind
 from dpcl_core.methods import catalog, references
 from dpcl_core.privacy import card, card_document, gaussian, statement
@@ -184,7 +183,7 @@ def test_a_model_that_does_more_than_was_planned_releases_nothing(tmp_path: Path
 
     monkeypatch.setattr(references, "run_plan", less)
     said: list[Event] = []
-    with pytest.raises(BadInput, match="mend the plan"):
+    with pytest.raises(errors.BadInput, match="mend the plan"):
         said.extend(run_of("dp-fedavg", tmp_path, monkeypatch))
     assert not [event for event in said if isinstance(event, TaskLearned | Classifier | CellFinished)]
 

@@ -11,8 +11,7 @@ from typing import Any
 import dp_accounting as dp
 import pytest
 
-from dpcl_core import checks
-from dpcl_core.errors import BadInput
+from dpcl_core import checks, errors
 from dpcl_core.events import CellFinished, Spending, from_json, to_json
 from dpcl_core.privacy import accounting, card, card_document, gaussian, ledger, recount, statement
 from dpcl_core.privacy.guarantee import guarantee
@@ -201,7 +200,7 @@ def garbled(**changes: object) -> bytes:
     ids=range(13),
 )  # fmt: skip
 def test_what_is_no_card_is_refused_in_one_sentence(content: bytes) -> None:
-    with pytest.raises(BadInput, match=r"must be the privacy_card\.json of an export") as refused:
+    with pytest.raises(errors.BadInput, match=r"must be the privacy_card\.json of an export") as refused:
         card.verify(content)
     assert "\n" not in str(refused.value)
     assert len(str(refused.value)) < 300
@@ -279,12 +278,12 @@ def test_a_text_or_a_truth_value_is_no_number(name: str, made: type[str] | type[
     """Readers differ in what they take such a value for. Nor is NaN one."""
     nan = a_card()
     nan["cells"][0]["epsilon"] = math.nan
-    with pytest.raises(BadInput, match="epsilon"):
+    with pytest.raises(errors.BadInput, match="epsilon"):
         checked(nan)
     document = a_card()
     cell = document["cells"][0]
     cell.update({name: made(cell[name])})
-    with pytest.raises(BadInput):
+    with pytest.raises(errors.BadInput):
         checked(document)
     (event,) = [event for event in a_card()["cells"][0]["events"] if event["what"] == "replay"]
     for number in ("task", "count", "steps", "noise_multiplier"):
@@ -392,7 +391,7 @@ def card_of(kind: str, learners: list[Books] | None = None, n_finished: int = 4)
 def accepted(content: str) -> bool:
     try:
         return card.exit_status(card.verify(content.encode())) == 0
-    except BadInput:
+    except errors.BadInput:
         return False
 
 

@@ -8,8 +8,7 @@ import pytest
 from scipy.linalg import sqrtm, toeplitz
 
 from dpcl_core.errors import BadInput
-from dpcl_core.privacy import continual, gaussian
-from dpcl_core.privacy.audit_bounds import epsilon_of
+from dpcl_core.privacy import audit_bounds, continual, gaussian
 from dpcl_core.privacy.continual import FITTED, FRESH, SQUARE_ROOT, Factorisation, Stream, choose, noisy_stream_sums, shrunk
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import SeededNoise
@@ -226,7 +225,7 @@ def test_latecomers_see_more_through_remembered_noise() -> None:
         continual.fresh(20): [0.42, 0.38, 0.35, 0.28, 0.23, 0.20],
     }
     for of, expected in told.items():
-        found = [epsilon_of(continual.latecomer(of, STD, 4, 4 + d), 1e-5) for d in (0, 1, 2, 5, 10, 15)]
+        found = [audit_bounds.epsilon_of(continual.latecomer(of, STD, 4, 4 + d), 1e-5) for d in (0, 1, 2, 5, 10, 15)]
         assert found == pytest.approx(expected, abs=0.006)
 
 

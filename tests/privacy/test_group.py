@@ -18,8 +18,7 @@ from dpcl_core.privacy import budgets, card, card_document, gaussian
 from dpcl_core.privacy.accounting import LabelListDpEvent, Pld
 from dpcl_core.scenarios.stream import Examples
 from dpcl_core.spec import SMALLEST_DELTA, PrivacySpec, RunSpec
-from dpcl_core.tuning import search
-from dpcl_core.tuning.settings import TuneSpec
+from dpcl_core.tuning import search, settings
 from tests.data.making import write
 
 
@@ -185,7 +184,7 @@ def test_a_tuning_tries_settings_with_the_budget_of_a_row(
     base = spec("peft-ensemble", privacy={"epsilons": [3.0], "delta": 1e-5}, params={"epochs": 1})
     seen: list[RunSpec] = []
     monkeypatch.setattr(search, "_accuracy", lambda trial, *_: seen.append(trial) or iter(()))
-    steps = search.prepared(TuneSpec(base=base, on="private", n_trials=1), "cpu")
+    steps = search.prepared(settings.TuneSpec(base=base, on="private", n_trials=1), "cpu")
     try:
         while True:
             next(steps)

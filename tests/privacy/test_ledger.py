@@ -9,7 +9,7 @@ import pytest
 from scipy.special import ndtr, ndtri
 from scipy.stats import binom, norm
 
-from dpcl_core.privacy import accounting, gaussian, labels, statement
+from dpcl_core.privacy import accounting, gaussian, labels, noise, statement
 from dpcl_core.privacy.accounting import LabelListDpEvent, Pld, SampledGroupDpEvent, Unaccountable, subsampled_gaussian
 from dpcl_core.privacy.ledger import (
     HEAD,
@@ -23,7 +23,6 @@ from dpcl_core.privacy.ledger import (
     joint_training,
 )
 from dpcl_core.privacy.mechanisms import noisy_class_sums
-from dpcl_core.privacy.noise import ReleaseNoise
 from dpcl_core.spec import Adjacency, Cell
 
 DELTA = 1e-5
@@ -214,7 +213,7 @@ def test_noise_grows_as_the_mechanism_draws_it() -> None:
         total = np.zeros(size)
         for task, space in enumerate(lists):
             ledger = Ledger(DELTA, "add-remove", "once")
-            released = noisy_class_sums(nobody, nothing, space, 2, [sigma], [ReleaseNoise()], [ledger], task=task)
+            released = noisy_class_sums(nobody, nothing, space, 2, [sigma], [noise.ReleaseNoise()], [ledger], task=task)
             total += released[0, 0]
             expected = accounting.noise_over_tasks(sigma, n_tasks)[setting][task]  # type: ignore[index]
             assert total.std() == pytest.approx(expected, rel=5 / math.sqrt(2 * size))

@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpcl_core import checks, engine
+from dpcl_core import checks, engine, errors
 from dpcl_core.data.dataset import Form
 from dpcl_core.data.load import load_dataset, read_labels
-from dpcl_core.errors import BadInput
 from dpcl_core.events import Classifier, TaskLearned, of_kind
 from dpcl_core.scenarios import catalog, central
 from dpcl_core.scenarios import catalog as previews
@@ -83,7 +82,7 @@ def test_a_dataset_without_sources(kind: str, settings: dict[str, Any], field: s
      "scenario.permutations of task 1", "12 in all"),
 ])  # fmt: skip
 def test_what_only_the_examples_tell(kind: str, settings: dict[str, Any], of: Table, field: str, said: str) -> None:
-    with pytest.raises(BadInput, match=said) as caught:
+    with pytest.raises(errors.BadInput, match=said) as caught:
         catalog.open_stream(catalog.card(kind).settings(**settings), of, 0)
     assert caught.value.field == field
 
@@ -266,7 +265,7 @@ def test_sources_are_tasks_and_their_labels_are_numbered_as_loading_does(data_di
 def test_a_dataset_elsewhere_has_none_and_a_stream_that_does_not_fit_says_why(data_dir: Path) -> None:
     elsewhere = checks.parse({"data": {"dataset": "cifar100"}, "scenario": {"kind": "i-blurry"}})
     assert previews.preview(elsewhere.data, elsewhere.scenario, 0) is None
-    with pytest.raises(BadInput, match=r"^scenario\.tasks = 11: must be at most 10"):
+    with pytest.raises(errors.BadInput, match=r"^scenario\.tasks = 11: must be at most 10"):
         shown({"dataset": "digits"}, {"kind": "i-blurry", "tasks": 11})
 
 
@@ -342,7 +341,7 @@ def test_an_undeclared_label_is_of_the_rest_whatever_its_number() -> None:
     [(OneVsRest(tasks=6), 5, "scenario.tasks = 6: must be at most 5"), (OneVsRest(), 1, "two classes or more")],
 )
 def test_what_does_not_fit_is_refused_in_a_sentence(chosen: OneVsRest, n_classes: int, what: str) -> None:
-    with pytest.raises(BadInput, match=what):
+    with pytest.raises(errors.BadInput, match=what):
         central.open_stream(chosen, Table(examples([0]), examples([0]), tuple("abcde"[:n_classes])), 0)
 
 

@@ -8,14 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from dpcl_core.data import coins
-from dpcl_core.data.dataset import Source
+from dpcl_core.data import coins, dataset
 from dpcl_core.errors import BadInput
 from dpcl_core.methods.federated.client_release import WeightedSlots, by_label
 from dpcl_core.methods.federated.matchers import PublicView
-from dpcl_core.scenarios import catalog, federated
+from dpcl_core.scenarios import catalog, central, federated
 from dpcl_core.scenarios.catalog import Federated, open_stream
-from dpcl_core.scenarios.central import against_rest
 from dpcl_core.scenarios.stream import Examples, Table, Task, TaskStream, generator
 from dpcl_core.spec import ScenarioSpec, validated
 from tests.scenarios.making import examples, records, table
@@ -29,7 +27,7 @@ def domains(n_sources: int = 3, per_source: int = 120) -> Table:
     names = "abcdefgh"[:n_sources]
     labels, sources = [0, 1] * (n_sources * per_source // 2), np.repeat(np.arange(n_sources), per_source)
     test = [0, 1] * n_sources, np.repeat(np.arange(n_sources), 2)
-    held = tuple(Source(name, (0, 1)) for name in names)
+    held = tuple(dataset.Source(name, (0, 1)) for name in names)
     return Table(examples(labels), examples(test[0], 5000), ("bad", "good"), sources, test[1], held, n_people=len(labels))
 
 
@@ -213,7 +211,7 @@ def numbered(rows: np.ndarray) -> Table:
     """A numbered of the rows with these numbers: label and source follow from the number, as does the input."""
     labels, sources = rows % N_CLASSES, rows % N_SOURCES
     train = Examples(rows[:, None].astype(np.float32), labels)
-    held = tuple(Source(f"s{k}", tuple(range(N_CLASSES))) for k in range(N_SOURCES))
+    held = tuple(dataset.Source(f"s{k}", tuple(range(N_CLASSES))) for k in range(N_SOURCES))
     tested = np.arange(3 * N_CLASSES)
     classes = tuple(f"c{label}" for label in range(N_CLASSES))
     tests = examples((tested % N_CLASSES).tolist(), 5000)
@@ -298,7 +296,7 @@ def test_no_client_s_vector_hangs_on_who_else_is_there() -> None:
     whole = Examples(z, labels, users)
 
     def vectors(of: Examples, seed: int) -> np.ndarray:
-        task = against_rest(of, 0, 0, generator(seed, "rest of task 0, train"))
+        task = central.against_rest(of, 0, 0, generator(seed, "rest of task 0, train"))
         assert task.users is not None
         return slots.vectors(by_label(np.asarray(task.inputs, np.float32), task.labels, task.users, 20, (0, 1)))
 

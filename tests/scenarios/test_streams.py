@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpcl_core import checks, engine
+from dpcl_core import checks, engine, errors
 from dpcl_core.data.dataset import Form, Source
-from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished, TaskLearned
 from dpcl_core.methods import catalog as methods
 from dpcl_core.privacy import accounting
@@ -108,7 +107,7 @@ def test_what_check_allows_opens_with_so_many_tasks(tasks: int, per_task: int | 
     chosen = settings(tasks, per_task)
     try:
         count = catalog.number_of_tasks(chosen, n_classes, ())
-    except BadInput:
+    except errors.BadInput:
         fits = tasks * (per_task or 1) <= n_classes and (per_task is not None or n_classes % tasks == 0)
         assert not fits
         return

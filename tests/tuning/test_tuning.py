@@ -10,17 +10,15 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpcl_core import checks
+from dpcl_core import checks, events
 from dpcl_core.backbones.extractor import result_of
 from dpcl_core.data import catalog as datasets
 from dpcl_core.data import load
 from dpcl_core.data.dataset import Dataset, Images, Source, Split
 from dpcl_core.errors import BadInput, DataMissing, Diverged
-from dpcl_core.events import Progress, Started
 from dpcl_core.methods.common.method import of_spec
 from dpcl_core.spec import DataSpec, Params, RunSpec
 from dpcl_core.tuning import search, settings
-from dpcl_core.tuning.search import Prepare
 from dpcl_core.tuning.settings import Sizes, Trial, TuneSpec
 from tests.support.asserting import includes, refusal_of
 from tests.support.tuned import SIZES, TOO_FAST, a_tuning, accuracy, prepared_by, preparing
@@ -168,7 +166,7 @@ def trials_of(said: Sequence[object]) -> list[Trial]:
     return [one for one in said if isinstance(one, Trial)]
 
 
-def raising(error: Exception) -> Prepare:
+def raising(error: Exception) -> search.Prepare:
     """Every training ends with this error."""
 
     def trained(params: Params) -> float:
@@ -183,9 +181,9 @@ def searched() -> list[object]:
 
 
 def test_sizes_come_first_then_what_is_tuned_on_then_every_trial(searched: list[object]) -> None:
-    without_progress = [one for one in searched if not isinstance(one, Progress)]
+    without_progress = [one for one in searched if not isinstance(one, events.Progress)]
     assert without_progress[0] == SIZES
-    assert without_progress[1] == Started(1, ("tuning",), "Digits (made up)", 200, 86)
+    assert without_progress[1] == events.Started(1, ("tuning",), "Digits (made up)", 200, 86)
     assert [trial.number for trial in trials_of(without_progress[2:])] == list(range(20))
 
 

@@ -10,9 +10,8 @@ from threadpoolctl import threadpool_limits
 
 from dpcl_core.errors import Diverged
 from dpcl_core.methods.common.dpsgd import LARGEST_WEIGHT
-from dpcl_core.methods.features import adapters, linear_heads
+from dpcl_core.methods.features import adapters, linear_heads, process_pool
 from dpcl_core.methods.features.linear_heads import Prepared, clipped_residuals, clipped_sums
-from dpcl_core.methods.features.process_pool import is_wide
 from dpcl_core.privacy.gaussian import grid32
 from dpcl_core.privacy.noise import Batches, ReleaseNoise, SeededNoise
 from dpcl_core.spec import Cell
@@ -423,5 +422,5 @@ def test_directions_that_do_not_fit_stay_on_the_processor(monkeypatch: pytest.Mo
 
 
 def test_small_heads_are_not_worth_a_card() -> None:
-    assert not is_wide(64, 2 * 10 * 193)
-    assert is_wide(500, 2 * 100 * 1281)
+    assert not process_pool.is_wide(64, 2 * 10 * 193)
+    assert process_pool.is_wide(500, 2 * 100 * 1281)

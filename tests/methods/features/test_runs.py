@@ -11,19 +11,15 @@ import safetensors.numpy
 from dp_accounting import GaussianDpEvent
 from scipy.linalg import toeplitz
 
-from dpcl_core import checks, engine
-from dpcl_core.backbones import catalog
-from dpcl_core.backbones.extractor import result_of
-from dpcl_core.checkpoints import Checkpoint
+from dpcl_core import checkpoints, checks, engine, errors, metrics
+from dpcl_core.backbones import catalog, extractor
 from dpcl_core.data import catalog as datasets
-from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished, Event, Progress, TaskLearned
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods import references
 from dpcl_core.methods.common import stream_noise
 from dpcl_core.methods.common.method import Learner, PublicContext, PublicSizes, of_spec
 from dpcl_core.methods.features import cosine, peft_ensemble
-from dpcl_core.metrics import mean
 from dpcl_core.privacy import continual, gaussian
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.stream import Examples, Task
@@ -54,7 +50,7 @@ def accuracies(spec: RunSpec) -> dict[tuple[float, str], float]:
     found: dict[tuple[float, str], list[float]] = {}
     for cell, event in last.items():
         for rule, values in event.by_rule.items():
-            found.setdefault((cell.epsilon, rule), []).append(100 * (mean(values) or 0.0))
+            found.setdefault((cell.epsilon, rule), []).append(100 * (metrics.mean(values) or 0.0))
     return {key: float(np.mean(values)) for key, values in found.items()}
 
 
@@ -89,7 +85,7 @@ class _Broken(Exception):
 class _Stopping(Memory):
     """Fails when the third task is saved."""
 
-    def save(self, checkpoint: Checkpoint) -> None:
+    def save(self, checkpoint: checkpoints.Checkpoint) -> None:
         if checkpoint.task == 2:
             raise _Broken
         super().save(checkpoint)
@@ -132,13 +128,13 @@ def test_noise_is_remembered_only_where_that_is_proved_and_pays(monkeypatch: pyt
     unlisted = {"labels": "dp-learned", "scenario": {"kind": "i-blurry", "tasks": 5}, "data": {"dataset": "own:shelf"}}
     unread = replace(datasets.card("digits"), name="own:shelf", classes=())
     monkeypatch.setattr(stream_noise.datasets, "card", lambda name: unread)
-    with pytest.raises(BadInput, match="all possible labels in the schema"):
+    with pytest.raises(errors.BadInput, match="all possible labels in the schema"):
         stream_noise.check_remembered(checks.parse({**a_spec(noise_over_tasks="remembered").jsonable(), **unlisted}), FIVE)
 
 
 def test_more_releases_than_there_is_room_for_are_refused_with_their_size(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(continual, "MOST_BYTES", 20_000)  # five tasks of ten classes and 64 pixels take 25,600
-    with pytest.raises(BadInput, match="0 MB of releases a model") as caught:
+    with pytest.raises(errors.BadInput, match="0 MB of releases a model") as caught:
         list(engine.run(a_spec(seeds=[0], noise_over_tasks="remembered")))
     assert caught.value.fix == {"params.noise_over_tasks": "fresh"}
 
@@ -251,7 +247,7 @@ def test_remembering_pays_where_lists_are_learned_and_classes_return() -> None:
         raw["scenario"] |= {"tasks": 5, "disjoint_percent": 0, "blurry_percent": 100}
         raw["privacy"] |= {"epsilons": [2.0], "label_share": 0.8}
         ends = [e for e in engine.run(checks.parse(raw)) if isinstance(e, TaskLearned) and e.task == 4]
-        arms[noise] = np.mean([mean(event.accuracy) or 0.0 for event in ends])
+        arms[noise] = np.mean([metrics.mean(event.accuracy) or 0.0 for event in ends])
     assert arms["remembered"] > arms["fresh"] + 0.05
 
 
@@ -315,7 +311,7 @@ def test_tuning_trains_on_as_many_axes_as_the_run_it_is_for(adapter: str, monkey
         return iter(())
 
     monkeypatch.setattr(search, "_accuracy", accuracy)
-    list(result_of(search.prepared(TuneSpec(base=run, n_trials=1, on="private"), "cpu")).train(run.params))
+    list(extractor.result_of(search.prepared(TuneSpec(base=run, n_trials=1, on="private"), "cpu")).train(run.params))
     ((context, width),) = seen
     assert context.n_axes == {8.0: n_axes}, "what adapters go by"
     assert width == (n_axes if adapter == "head" else 3), "maps of 96 pixels have three places on a side"

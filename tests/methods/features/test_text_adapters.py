@@ -11,12 +11,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from dpcl_core import checks, engine
-from dpcl_core.backbones import adaptable, catalog, encoders, extractor
-from dpcl_core.backbones.weights import ensure_torchvision
+from dpcl_core import checks, engine, errors
+from dpcl_core.backbones import adaptable, catalog, encoders, extractor, weights
 from dpcl_core.data import catalog as datasets
 from dpcl_core.data.texts import Texts
-from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished, References, of_kind
 from dpcl_core.methods.features import adapters, params, side_by_side
 from dpcl_core.spec import RunSpec
@@ -31,7 +29,7 @@ LABELS = np.array([0, 1, 2, 3, 0, 1, 2, 3])
 
 def small_bert() -> adaptable.Bert:
     """Three blocks of BERT with twelve heads of two numbers, and random weights."""
-    ensure_torchvision()
+    weights.ensure_torchvision()
     from transformers import BertConfig, BertModel
 
     torch.manual_seed(3)
@@ -165,7 +163,7 @@ def asked(**changes: Any) -> dict[str, Any]:
     ({"scenario": {"kind": "permuted", "tasks": 2}, "labels": "prior-const"}, r"params\.adapter = lora: must be head"),
 ])  # fmt: skip
 def test_what_does_not_go_together_is_said_in_one_sentence(changes: dict[str, Any], said: str) -> None:
-    with pytest.raises(BadInput, match=f"^{said}"):
+    with pytest.raises(errors.BadInput, match=f"^{said}"):
         checked(checks.parse(asked(**changes)))
 
 

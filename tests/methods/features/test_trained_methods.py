@@ -17,9 +17,8 @@ from dpcl_core.methods.common.dpsgd import Schedule
 from dpcl_core.methods.common.method import Learner, Prefetching
 from dpcl_core.methods.features import linear_heads, process_pool
 from dpcl_core.methods.features.trainer import Trainer, Work
-from dpcl_core.privacy import gaussian
+from dpcl_core.privacy import gaussian, noise
 from dpcl_core.privacy.ledger import Ledger
-from dpcl_core.privacy.noise import Batches
 from dpcl_core.scenarios.stream import Examples, Task
 from dpcl_core.spec import Cell, RunSpec
 from tests.methods.training import public_context
@@ -60,7 +59,7 @@ def learned(run: RunSpec, stream: Sequence[Task]) -> tuple[Learner, dict[Cell, L
     return learner, ledgers
 
 
-Trainings = list[tuple[Schedule, Batches]]
+Trainings = list[tuple[Schedule, noise.Batches]]
 
 
 @pytest.fixture

@@ -7,27 +7,20 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dpcl_core import published
-from dpcl_core.errors import BadInput
+from dpcl_core import errors, published, spec
 from dpcl_core.events import CellFinished, Event, Progress, Signatures, to_json
 from dpcl_core.methods import catalog
 from dpcl_core.methods.common.method import PublicSizes
-from dpcl_core.methods.federated import client_release, cslr_published, published_release
+from dpcl_core.methods.federated import client_release, cslr_published, matchers, published_release
 from dpcl_core.methods.federated.lists import ListLearner
-from dpcl_core.methods.federated.matchers import PublicEmbeddings
 from dpcl_core.privacy import card as privacy_card
-from dpcl_core.privacy import card_document, cslr_accounting, gaussian
+from dpcl_core.privacy import card_document, cslr_accounting, gaussian, noise, statement
 from dpcl_core.privacy.accounting import Pld, subsampled_gaussian
 from dpcl_core.privacy.guarantee import guarantee
 from dpcl_core.privacy.ledger import HEAD, REPLAY, Ledger, ledger_entries
-from dpcl_core.privacy.noise import Batches
-from dpcl_core.privacy.statement import standing, three_numbers
 from dpcl_core.scenarios.stream import Examples, TaskStream
-from dpcl_core.spec import Cell, fields_of
 from tests.methods.training import taught
-from tests.support import clients
-from tests.support.asserting import refusal_of
-from tests.support.planned import plan_of
+from tests.support import asserting, clients, planned
 from tests.support.tiers import of_methods
 from tests.support.watching import watched
 
@@ -54,9 +47,9 @@ def test_every_method_of_clients_keeps_the_common_rules(method: str) -> None:
     ledger = first[0][cell]
     assert {entry.task for entry in ledger.entries} == set(range(len(OF.tasks)))
     given = guarantee(ledger, asked, cell, unit="user", n_people=clients.N_CLIENTS, n_tasks=len(OF.tasks))
-    assert three_numbers(given.parts).startswith("Replay ε = ")
+    assert statement.three_numbers(given.parts).startswith("Replay ε = ")
     finished = CellFinished(cell, {}, given, 1.0, ledger_entries(ledger))
-    plan = plan_of({cell: ledger}, n_people=clients.N_CLIENTS, n_tasks=len(OF.tasks))
+    plan = planned.plan_of({cell: ledger}, n_people=clients.N_CLIENTS, n_tasks=len(OF.tasks))
     (found,) = privacy_card.verify(json.dumps(card_document.document("0" * 12, method, "", [finished], plan)).encode())
     assert found.verdict == "matches", privacy_card.sentence(found)
     for event in first[2]:
@@ -112,7 +105,7 @@ def test_the_total_is_infinite_while_the_head_is_clean(method: str) -> None:
     assert catalog.standing(clients.small("cslr-central")) == "bound"
     (cell,) = asked.cells()
     given = guarantee(ledger, asked, cell, unit="user", n_people=clients.N_CLIENTS, n_tasks=len(OF.tasks))
-    assert standing(given) == expected
+    assert statement.standing(given) == expected
 
 
 def test_replay_and_head_of_one_round_are_one_event_of_the_joint_noise() -> None:
@@ -180,7 +173,7 @@ def test_another_matcher_leaves_everything_else_as_it_is() -> None:
 def test_seeds_differ_and_each_is_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     alone = clients.run(clients.small("cslr-server-head", seeds=[17]), OF, PUBLIC)[1]
     among = clients.run(clients.small("cslr-server-head", seeds=[13, 17, 19]), OF, PUBLIC)[1]
-    assert alone[Cell(4.0, 17)] == among[Cell(4.0, 17)]
+    assert alone[spec.Cell(4.0, 17)] == among[spec.Cell(4.0, 17)]
 
 
 @pytest.mark.parametrize("dataset", ["own:mine", "dreaddit"])
@@ -220,7 +213,7 @@ def test_a_task_more_than_planned_is_refused(method: str) -> None:
     ledgers, _, _, (learner,) = clients.run(clients.small(method), replace(OF, tasks=OF.tasks[:2]), PUBLIC)
     (ledger,) = ledgers.values()
     spent = len(ledger.entries)
-    with pytest.raises(BadInput, match=r"scenario\.tasks = 3: must be at most 2"):
+    with pytest.raises(errors.BadInput, match=r"scenario\.tasks = 3: must be at most 2"):
         list(learner.learn({0: OF.tasks[2]}, ledgers))
     assert len(ledger.entries) == spent
 
@@ -245,7 +238,7 @@ ONE, UNIT_ON_AXES = replace(FACTS, n_users=1), {"unit_length": True, "dimensions
 def test_settings_that_cannot_work_are_refused_with_what_mends_them(
     method: str, params: dict[str, object], facts: PublicSizes, field: str, mend: dict[str, object]
 ) -> None:
-    refusal = refusal_of(catalog.card(method).refuses, clients.spec(method, params=params), facts)
+    refusal = asserting.refusal_of(catalog.card(method).refuses, clients.spec(method, params=params), facts)
     assert (refusal.field, refusal.fix) == (field, mend)
 
 
@@ -254,7 +247,7 @@ def test_a_client_of_one_task_alone_has_all_its_texts_in_it() -> None:
 
 
 def test_more_anchors_than_public_sentences_are_refused_and_features_have_no_more_axes_than_numbers() -> None:
-    with pytest.raises(BadInput, match=r"params\.anchors = 299: must be at most 296"):
+    with pytest.raises(errors.BadInput, match=r"params\.anchors = 299: must be at most 296"):
         clients.run(clients.small("cslr-server-head", params={"anchors": 299}), OF, PUBLIC)
     _, _, _, (learner,) = clients.run(clients.small("label-means", params={"dimensions": 200}), OF, PUBLIC)
     assert learner._releases.public.view.axes.shape == (24, 24)
@@ -303,7 +296,7 @@ def test_rehearsed_embeddings_are_of_unit_length_where_asked_for(method: str, mo
 def test_clients_of_a_round_are_the_same_whatever_matches_their_lists(monkeypatch: pytest.MonkeyPatch) -> None:
     """Check 16, with groups to be matched: coins come from the seed alone."""
     drawn: list[list[int]] = []
-    watched(monkeypatch, Batches, "draw", lambda found, given: drawn.append(found.tolist()))
+    watched(monkeypatch, noise.Batches, "draw", lambda found, given: drawn.append(found.tolist()))
     found = []
     for matcher in ("signature", "mean", "random"):
         params = {"matcher": matcher, "releases": "round", "modes_per_task": 2, "participation": 0.5}
@@ -331,7 +324,7 @@ def test_published_never_claims_without_what_its_noise_costs() -> None:
 
 def test_published_noise_is_refused_for_a_budget_that_the_paper_does_not_print() -> None:
     asked = clients.spec("cslr-published", privacy={"epsilons": [2.0], "noise": "seeded"})
-    with pytest.raises(BadInput, match=r"must be 1, 4, 8 or inf"):
+    with pytest.raises(errors.BadInput, match=r"must be 1, 4, 8 or inf"):
         catalog.card("cslr-published").refuses(asked, PublicSizes(4000, 4, 4, "every", 20))
 
 
@@ -391,7 +384,7 @@ def test_every_equation_as_printed_is_the_layer_as_printed() -> None:
 
 @pytest.mark.parametrize("changed", ["noisy_lists", "aggregation", "averaging", "targets"])
 def test_each_switch_away_from_print_is_named(changed: str) -> None:
-    usual = fields_of(catalog.card("cslr-published").params)[changed].default
+    usual = spec.fields_of(catalog.card("cslr-published").params)[changed].default
     layer = catalog.layer(clients.spec("cslr-published", params={**PRINT, changed: usual}))
     assert layer.name == "made to work"
     assert f"params.{changed}" in [one.parameter for one in layer.departures]
@@ -486,5 +479,5 @@ def test_signal_against_noise_counts_every_value_that_is_released(second_moments
     assert told.noise == pytest.approx({"mean": deviation * clients.WIDTH**0.5, "second moment": deviation * n_second**0.5})
     assert set(told.signal) == set(told.noise)
     own = OF.tasks[0].train.inputs.mean(axis=0)
-    centre = PublicEmbeddings.of(PUBLIC, 0, 2, None, 20).view.centre
+    centre = matchers.PublicEmbeddings.of(PUBLIC, 0, 2, None, 20).view.centre
     assert pytest.approx(float(np.linalg.norm(own - centre)), rel=0.1) == told.signal["mean"] < told.noise["mean"]

@@ -8,18 +8,17 @@ import numpy as np
 import pytest
 
 from dpcl_core.errors import BadInput
-from dpcl_core.methods.federated import client_release
+from dpcl_core.methods.federated import client_release, matchers
 from dpcl_core.methods.federated.client_release import EvenSlots, Layout, Replay, Slotted, WeightedSlots, join_mixtures
 from dpcl_core.methods.federated.lists import Lists
-from dpcl_core.methods.federated.matchers import PublicView, assign, public_modes
 from dpcl_core.privacy.ledger import REPLAY, Ledger
 from dpcl_core.privacy.noise import ReleaseNoise
 from tests.methods.federated import toy
 
 GIVEN = toy.toy()
 N, K = 12, toy.N_MODES
-VIEW = PublicView.of(GIVEN.public, 6, radius=0.35)
-WIDE = PublicView.of(GIVEN.public, toy.D, radius=9.0)  # nothing is projected away and nothing clipped
+VIEW = matchers.PublicView.of(GIVEN.public, 6, radius=0.35)
+WIDE = matchers.PublicView.of(GIVEN.public, toy.D, radius=9.0)  # nothing is projected away and nothing clipped
 TARGETS = np.eye(K)
 SPACE = range(K)
 
@@ -117,11 +116,11 @@ def test_nobody_s_vector_is_longer_than_the_sensitivity(layout: Layout) -> None:
 
 def test_one_client_moves_the_sum_by_the_sensitivity_matching_included() -> None:
     """With prototypes that are public, whoever is removed, the others' slots stay where they are."""
-    lists, prototypes = GIVEN.fitted(), public_modes(GIVEN.public, K)
+    lists, prototypes = GIVEN.fitted(), matchers.public_modes(GIVEN.public, K)
     layout = WeightedSlots(VIEW, K)
 
     def total(clients: np.ndarray) -> np.ndarray:
-        ids = np.stack([assign("nearest", lists.means[client], prototypes) for client in clients])
+        ids = np.stack([matchers.assign("nearest", lists.means[client], prototypes) for client in clients])
         vectors: np.ndarray = layout.vectors(client_release.by_matching(lists.take(clients), ids, K))
         return vectors.sum(axis=0)
 

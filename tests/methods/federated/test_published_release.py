@@ -11,7 +11,6 @@ from scipy.stats import norm
 from dpcl_core.errors import BadInput
 from dpcl_core.methods.federated import local_list, published_release
 from dpcl_core.methods.federated.lists import Lists
-from dpcl_core.methods.federated.local_list import noisy_lists
 from dpcl_core.methods.federated.matchers import PublicView, assign, pooled, public_modes
 from dpcl_core.methods.federated.published_release import Aggregation, SlotSums, Statistics, noisy_slot_sums
 from dpcl_core.privacy.ledger import Ledger
@@ -177,7 +176,7 @@ def test_the_running_average_keeps_nine_tenths() -> None:
 def test_a_list_noised_at_home_without_noise_is_the_list_within_its_bounds() -> None:
     wide = PublicView.of(GIVEN.public, toy.D, radius=5.0)
     book = a_ledger()
-    (found,) = noisy_lists(ORACLE, wide, [0.0], [ReleaseNoise()], [book], task=0)
+    (found,) = local_list.noisy_lists(ORACLE, wide, [0.0], [ReleaseNoise()], [book], task=0)
     assert (found.means, found.weights) == (pytest.approx(ORACLE.means), pytest.approx(ORACLE.weights))
     assert found.targets == pytest.approx(ORACLE.targets, abs=1e-9)
     assert math.isinf(book.epsilon())
@@ -185,7 +184,7 @@ def test_a_list_noised_at_home_without_noise_is_the_list_within_its_bounds() -> 
 
 def test_a_list_noised_at_home_costs_one_gaussian_and_stays_a_list() -> None:
     books = [a_ledger(), a_ledger()]
-    found = noisy_lists(ORACLE, RAW_VIEW, [2.16, 0.5], [ReleaseNoise(), ReleaseNoise()], books, task=0)
+    found = local_list.noisy_lists(ORACLE, RAW_VIEW, [2.16, 0.5], [ReleaseNoise(), ReleaseNoise()], books, task=0)
     assert [book.entries[0].event for book in books] == [dp.GaussianDpEvent(2.16), dp.GaussianDpEvent(0.5)]
     for lists in found:
         assert lists.weights.sum(axis=1) == pytest.approx(np.ones(N))
@@ -199,7 +198,7 @@ def test_a_list_noised_at_home_costs_one_gaussian_and_stays_a_list() -> None:
 def test_a_list_of_a_client_who_wants_to_be_seen_is_no_longer_than_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[ClientVectors] = []
     watched(monkeypatch, local_list, "noisy_client_vectors", lambda found, given: seen.append(given[0]))
-    noisy_lists(adversarial(np.random.default_rng(2)), RAW_VIEW, [1.0], [ReleaseNoise()], [a_ledger()], task=0)
+    local_list.noisy_lists(adversarial(np.random.default_rng(2)), RAW_VIEW, [1.0], [ReleaseNoise()], [a_ledger()], task=0)
     lengths = np.linalg.norm(seen[0].vectors, axis=1)
     assert lengths.max() <= seen[0].bound + 1e-12
     assert seen[0].bound == pytest.approx(math.sqrt(1.5))

@@ -16,10 +16,8 @@ from dpcl_core.backbones import causal
 from dpcl_core.backbones.gpu import half_precision
 from dpcl_core.methods.common.dpsgd import Schedule
 from dpcl_core.methods.common.per_example_gradients import noisy_means
-from dpcl_core.methods.language import gradients
+from dpcl_core.methods.language import gradients, olora, public_text
 from dpcl_core.methods.language.gradients import Batch, Gradients, TextLoss, batch_of, log_probs
-from dpcl_core.methods.language.olora import Stack
-from dpcl_core.methods.language.public_text import ANSWER
 from dpcl_core.methods.language.training import Descent, Memory, input_norms, private_steps, task_loss
 from dpcl_core.privacy.noise import Batches, ReleaseNoise, SeededNoise
 from dpcl_core.spec import Cell
@@ -132,7 +130,7 @@ def test_gradients_equal_those_through_the_whole_table(family: str, at_once: int
         nn.init.normal_(second, std=0.1)
     logits = net(net.embed(batch.ids), batch.mask)[:, :-1]
     table = functional.pad(logits.log_softmax(-1).gather(2, batch.ids[:, 1:, None])[..., 0], (1, 0)) * batch.mask
-    for answers_only, expected in ((False, table), (True, table * (batch.role == ANSWER))):
+    for answers_only, expected in ((False, table), (True, table * (batch.role == public_text.ANSWER))):
         found = log_probs(net, batch, answers_only=answers_only)
         torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
         assert not found[:, 0].any()
@@ -173,7 +171,7 @@ def test_pairs_of_earlier_tasks_are_in_single_precision_over_a_base_in_half(dtyp
         with torch.no_grad():
             for _, second in net.pairs():
                 second.fill_(0.1)
-        stack = Stack(net)
+        stack = olora.Stack(net)
         stack.freeze(torch.Generator().manual_seed(0))
         batch = tiny.batch()
         ends.append(log_probs(net, batch)[batch.mask].float())

@@ -13,25 +13,21 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from dpcl_core.backbones import plain_language
-from dpcl_core.backbones.causal import Split
+from dpcl_core.backbones import causal, plain_language
 from dpcl_core.data.texts import STOP, TOKEN, Canary, Texts
 from dpcl_core.errors import BadInput
 from dpcl_core.events import Leaks, Note, Progress, Retained, TokensScored
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.method import PublicSizes
-from dpcl_core.methods.language import adapted_model, pecl, training
+from dpcl_core.methods.language import adapted_model, mtl, olora, pecl, sculpting, training
 from dpcl_core.methods.language.adapted_model import AdaptedModel, median_norm
 from dpcl_core.methods.language.baseline import BaselineParams, Noises, Plan
 from dpcl_core.methods.language.er import ErParams
 from dpcl_core.methods.language.ewc import EwcParams
 from dpcl_core.methods.language.gem import GemParams
 from dpcl_core.methods.language.gradients import batch_of, clean, log_probs
-from dpcl_core.methods.language.mtl import MtlParams
-from dpcl_core.methods.language.olora import OloraParams
 from dpcl_core.methods.language.pecl_published import NoisyInputs, Published
 from dpcl_core.methods.language.public_text import FIRST, TEXT, Prompted, answer_ids, planes, template
-from dpcl_core.methods.language.sculpting import Scorer
 from dpcl_core.privacy import accounting, gaussian
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.text_mechanisms import clipped
@@ -49,8 +45,8 @@ def weights(learner: object) -> torch.Tensor:
     return tiny.weights(learner._model.net)
 
 
-def scorer_of_run(given: RunSpec) -> Scorer:
-    return Scorer(given.params, given.params.score2_scope, "lm-tiny", printed=True)
+def scorer_of_run(given: RunSpec) -> sculpting.Scorer:
+    return sculpting.Scorer(given.params, given.params.score2_scope, "lm-tiny", printed=True)
 
 
 def noised(given: RunSpec, task: Task) -> tuple[NoisyInputs, AdaptedModel, Ledger]:
@@ -89,7 +85,7 @@ def test_published_stop_words_are_exact_and_everything_else_is_not() -> None:
 def test_without_noise_frozen_blocks_read_a_text_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("DPCL_HOME", str(tmp_path))
     task, counts = stream()[0], Counter[bool]()
-    watched(monkeypatch, Split, "below", lambda found, given: counts.update({bool(given[0].cut): len(given[1])}))
+    watched(monkeypatch, causal.Split, "below", lambda found, given: counts.update({bool(given[0].cut): len(given[1])}))
     read_by_epochs = []
     for epochs in (1, 3):
         counts.clear()
@@ -299,7 +295,7 @@ def test_scores_under_the_base_model_do_not_change_during_training(model: str, m
 def test_current_scores_of_the_repaired_loss_are_the_formulas() -> None:
     """In the loss they come from the same pass; the formula is the one that pages and the published method use."""
     task, given = stream()[0], spec(score_model="current", score2_scope="public")
-    scorer = Scorer(given.params, "public", "lm-tiny", printed=False)
+    scorer = sculpting.Scorer(given.params, "public", "lm-tiny", printed=False)
     scorer.open(task, CLASSES)
     subject = AdaptedModel(given, next(given.cells()), known())
     rows = planes(task.train)
@@ -413,7 +409,7 @@ def test_models_keep_no_text(method: str) -> None:
 
 
 DELTA = 1e-6
-ALL_PARAMS = (BaselineParams(), ErParams(), EwcParams(), GemParams(), OloraParams(), MtlParams())
+ALL_PARAMS = (BaselineParams(), ErParams(), EwcParams(), GemParams(), olora.OloraParams(), mtl.MtlParams())
 FACTS = PublicSizes(n_people=18_000, n_tasks=6, n_classes=30)  # 3,000 texts in each of six tasks
 EVERY = PublicSizes(n_people=3_000, n_tasks=6, n_classes=30, recurrence="every")
 PRIVACY, REPLACED = PrivacySpec(epsilons=(1.0, 8.0), delta=DELTA), PrivacySpec(delta=DELTA, adjacency="replace")
@@ -437,7 +433,7 @@ def test_the_noise_of_one_task(epsilon: float, multiplier: float) -> None:
 @pytest.mark.parametrize(("params", "at_one", "at_eight"), quick(2, [
     (SEQFT, 1.0, 8.0), (ErParams(buffer_share=0.05), 31.95, 146.5), (ErParams(), 14.05, 68.45),
     (ErParams(buffer_share=1.0), 1.47, 10.46), (EwcParams(), 1.019, 8.004), (EwcParams(fisher="gradients"), 1.0, 8.0),
-    (OloraParams(), 1.0, 8.0), (GemParams(), 702.5, 2655.8),
+    (olora.OloraParams(), 1.0, 8.0), (GemParams(), 702.5, 2655.8),
 ]))  # fmt: skip
 def test_totals_with_the_noise_of_one_task(params: BaselineParams, at_one: float, at_eight: float) -> None:
     """Check 18 and the table of section 8.2: the same noise multiplier in all tasks, everything added up."""
@@ -447,7 +443,7 @@ def test_totals_with_the_noise_of_one_task(params: BaselineParams, at_one: float
 
 def test_fisher_information_adds_a_fiftieth_and_low_rank_pairs_add_nothing() -> None:
     assert total(EwcParams(), 1.1364) - total(SEQFT, 1.1364) == pytest.approx(0.019, abs=1e-3)
-    assert total(OloraParams(), 1.1364) == total(SEQFT, 1.1364)
+    assert total(olora.OloraParams(), 1.1364) == total(SEQFT, 1.1364)
 
 
 def test_references_of_gem_are_plain_gaussians_in_sequence() -> None:
@@ -499,7 +495,7 @@ def test_a_task_charges_those_whose_texts_it_reads() -> None:
 
     assert (people_of(GemParams(), 2), people_of(ErParams(), 2)) == ([(2,), (0,), (1,)], [(0, 1, 2)])
     assert len(people_of(EwcParams(), 5)) == 1  # nothing comes after it: what held it would be measured for nothing
-    assert [people_of(MtlParams(), task) for task in range(6)] == [*[[]] * 5, [(0, 1, 2, 3, 4, 5)]]
+    assert [people_of(mtl.MtlParams(), task) for task in range(6)] == [*[[]] * 5, [(0, 1, 2, 3, 4, 5)]]
 
 
 @pytest.mark.parametrize("params", ALL_PARAMS)

@@ -9,9 +9,8 @@ import torch
 from torch import Tensor
 
 from dpcl_core.errors import BadInput
-from dpcl_core.methods.language import sensitivity
+from dpcl_core.methods.language import params, sensitivity
 from dpcl_core.methods.language.gradients import Batch, log_probs
-from dpcl_core.methods.language.params import UnlearningForm
 from dpcl_core.methods.language.public_text import ANSWER, TEMPLATE, TEXT
 from dpcl_core.methods.language.training import Unlearning, pecl_loss, task_loss
 from tests.methods.language import tiny
@@ -236,7 +235,7 @@ def test_published_weights_are_those_of_the_card(loss: str, sign: int, strength:
 
 @pytest.mark.parametrize("loss", ["full", "answer"])
 @pytest.mark.parametrize("form", ["printed", "flipped", "mask", "hinge"])
-def test_weights_equal_those_that_pages_show(form: UnlearningForm, loss: str) -> None:
+def test_weights_equal_those_that_pages_show(form: params.UnlearningForm, loss: str) -> None:
     given = tiny.batch()
     likely, scores, reference = drawn(given)
     found = slopes(likely, given, loss, Unlearning(form, 2.0, 0.5, margin=0.7), scores, reference)
@@ -256,7 +255,7 @@ def test_no_gradient_flows_through_the_scores() -> None:
 
 
 @pytest.mark.parametrize("form", ["mask", "unlikelihood", "npo", "hinge"])
-def test_bounded_forms_take_sensitive_tokens_out_of_the_task(form: UnlearningForm) -> None:
+def test_bounded_forms_take_sensitive_tokens_out_of_the_task(form: params.UnlearningForm) -> None:
     """Without their own term nothing of them is left, and other tokens count as before."""
     without, scores, given = slopes_of("full", Unlearning(form, 0.0, 0.6))
     plain, _, _ = slopes_of("full", Unlearning("none"))
@@ -284,7 +283,7 @@ def test_template_and_padding_have_no_part_in_unlearning() -> None:
     assert found[given.role == TEXT].all()
 
 
-def step_on_one_token(form: UnlearningForm, margin: float) -> tuple[float, float]:
+def step_on_one_token(form: params.UnlearningForm, margin: float) -> tuple[float, float]:
     """How much log p of one sensitive token rises in a gradient step on its text, and the length of that step's gradient."""
     net, given, place = tiny.adapted(), tiny.batch(np.array([1])), 5
     parameters, before = list(net.trainable().values()), log_probs(net, given).detach()

@@ -18,11 +18,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from dpcl_core import checks, cli, engine, metrics
+from dpcl_core import checks, cli, engine, events, metrics
 from dpcl_core.data import load
 from dpcl_core.data.dataset import Form
 from dpcl_core.errors import BadInput, Diverged
-from dpcl_core.events import CellFinished, Guarantee, TaskLearned
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.method import PublicContext
 from dpcl_core.methods.lifelong import agem, dp_agem, nets, odometer
@@ -698,13 +697,13 @@ IN_RUNS: dict[str, Any] = {
 }  # fmt: skip
 
 
-def guaranteed(**changes: Any) -> tuple[Guarantee, list[float]]:
+def guaranteed(**changes: Any) -> tuple[events.Guarantee, list[float]]:
     """What the run promises at the end, and epsilon after each task."""
     so_far: list[float] = []
     for event in engine.run(checks.parse({**IN_RUNS, **changes})):
-        if isinstance(event, TaskLearned):
+        if isinstance(event, events.TaskLearned):
             so_far.append(event.epsilon)
-        if isinstance(event, CellFinished):
+        if isinstance(event, events.CellFinished):
             return event.guarantee, so_far
     raise AssertionError("the run did not end")
 

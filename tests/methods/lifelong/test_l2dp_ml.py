@@ -14,9 +14,8 @@ from scipy import stats
 from torch import Tensor
 from torch.nn import functional
 
-from dpcl_core import checks
+from dpcl_core import checks, errors
 from dpcl_core.data.dataset import Form
-from dpcl_core.errors import BadInput
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.lifelong import agem, claim, l2dp_ml, nets
 from dpcl_core.methods.lifelong.l2dp_ml import L2dpMl, LabelObjective
@@ -424,7 +423,7 @@ def test_without_a_budget_there_is_no_noise_and_no_claim() -> None:
 
 
 def test_a_budget_too_small_to_split_is_refused() -> None:
-    with pytest.raises(BadInput, match=r"privacy.epsilons = .*ε1 = 0"):
+    with pytest.raises(errors.BadInput, match=r"privacy.epsilons = .*ε1 = 0"):
         mnist("witness", 5000, 5e-324)
 
 

@@ -11,10 +11,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from dpcl_core import checks, engine
+from dpcl_core import checks, engine, errors, events
 from dpcl_core.data.dataset import Form
-from dpcl_core.errors import Diverged
-from dpcl_core.events import TaskLearned
 from dpcl_core.methods.lifelong import joint_network, nets
 from dpcl_core.methods.lifelong.agem import fixed, picked, schedule
 from dpcl_core.methods.lifelong.nets import Batch, descend, project, projected, sample_batches
@@ -256,7 +254,7 @@ def test_weights_may_be_scaled_back_before_they_are_looked_at() -> None:
         assert parameters[0].item() == pytest.approx(5000)
         for parameter in parameters if is_held else ():
             parameter /= 100
-        with pytest.raises(StopIteration if is_held else Diverged):
+        with pytest.raises(StopIteration if is_held else errors.Diverged):
             next(steps)
 
 
@@ -270,7 +268,7 @@ def test_a_training_that_diverges_says_at_which_step_and_how_fast_it_went() -> N
     steps = descend(
         list(net.parameters()), [batch], [], gradients, 50, BatchParams(learning_rate=100), np.random.default_rng(0)
     )
-    with pytest.raises(Diverged, match=r"diverged at step \d+ of 50 with params\.learning_rate = 100"):
+    with pytest.raises(errors.Diverged, match=r"diverged at step \d+ of 50 with params\.learning_rate = 100"):
         list(steps)
 
 
@@ -386,4 +384,4 @@ def test_real_activities_are_told_apart() -> None:
     """A guess is right once in five times; four seeds that were tried ended between 55 and 68 %."""
     data = {"dataset": "har-wisdm", "backbone": "pixels", "train_per_class": 60, "test_per_class": 40}
     run = spec({"epochs": 15, "batch_size": 20}, data=data)
-    assert [event for event in engine.run(run) if isinstance(event, TaskLearned)][-1].pooled > 0.4
+    assert [event for event in engine.run(run) if isinstance(event, events.TaskLearned)][-1].pooled > 0.4

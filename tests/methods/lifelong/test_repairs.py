@@ -10,9 +10,8 @@ import torch
 from numpy.typing import NDArray
 
 from dpcl_core import checks, engine
-from dpcl_core.attacks import l2dp_games
+from dpcl_core.attacks import l2dp_games, play
 from dpcl_core.attacks.l2dp_games import difference_game
-from dpcl_core.attacks.play import Guesses
 from dpcl_core.data.dataset import Form
 from dpcl_core.events import CellFinished, TaskLearned
 from dpcl_core.methods.common.method import PublicSizes
@@ -23,12 +22,11 @@ from dpcl_core.methods.lifelong.independent_laplace import SIZES_ARE_PUBLIC, cen
 from dpcl_core.methods.lifelong.params import Projection
 from dpcl_core.methods.lifelong.quadratic import Memory, Quadratic, RandomProjection, RandomRelu
 from dpcl_core.methods.references import forecast
-from dpcl_core.privacy import gaussian
+from dpcl_core.privacy import gaussian, statement
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.mechanisms import Coefficients, coefficients_std, noisy_coefficients
 from dpcl_core.privacy.noise import ReleaseNoise
 from dpcl_core.privacy.noise_forecast import NoiseForecast, noise_to_signal_of_copies
-from dpcl_core.privacy.statement import odds_bound
 from dpcl_core.privacy.text_mechanisms import Randomiser, noisy_records
 from dpcl_core.scenarios.stream import Examples, Task
 from dpcl_core.spec import Cell, RunSpec
@@ -147,7 +145,7 @@ def test_subtracting_the_release_of_another_task_leaves_its_noise() -> None:
         return np.array([released(row[None], epsilon).features[0] for row in rows])
 
     game = difference_game(keep, records, -records[2], n)
-    assert game.share_right < odds_bound(epsilon, DELTA) + 5 * math.sqrt(0.25 / (2 * n))
+    assert game.share_right < statement.odds_bound(epsilon, DELTA) + 5 * math.sqrt(0.25 / (2 * n))
     assert difference_game(lambda rows: rows + 100.0, records, -records[2], n).share_right == 1.0
 
 
@@ -413,7 +411,7 @@ def test_subtracting_a_known_record_leaves_two_noises() -> None:
     """At the level of chance that the budget allows, where one vector shared by all records gives every one away."""
     epsilon, n, records = 0.5, 400, np.random.default_rng(5).uniform(-1, 1, (5, 64))
     game = difference_game(lambda rows: copies(rows, np.zeros(5, np.int64), epsilon, 1.0)[0], records, -records[-1], n)
-    assert game.share_right < odds_bound(epsilon, 0.0) + 5 * math.sqrt(0.25 / (2 * n))
+    assert game.share_right < statement.odds_bound(epsilon, 0.0) + 5 * math.sqrt(0.25 / (2 * n))
     one = 128 / epsilon * ReleaseNoise().laplace((64,))
     assert difference_game(lambda rows: rows + one, records, -records[-1], 50).share_right == 1.0
 
@@ -507,12 +505,12 @@ LABELS = np.array([0, 1, 0, 1, 1, 0])
 HIDDEN = tuple(RANDOM.uniform(0, 1 / 3, (6, 9)) for _ in range(2))  # of length 1 at most, as clipped gradients are
 
 
-def held(game: Guesses, epsilon: float) -> None:
+def held(game: play.Guesses, epsilon: float) -> None:
     """Exceeded with a chance below 3e-7 by a mechanism that keeps its budget; without noise nothing is missed."""
     if math.isinf(epsilon):
         assert game.share_right == 1.0
     else:
-        assert game.share_right < odds_bound(epsilon, DELTA) + 5 * math.sqrt(0.25 / (2 * N))
+        assert game.share_right < statement.odds_bound(epsilon, DELTA) + 5 * math.sqrt(0.25 / (2 * N))
 
 
 def clipped_gradients(records: Floats) -> Floats:
@@ -555,7 +553,7 @@ def test_the_rank_one_test(repair: str, epsilon: float) -> None:
         found = [release(data, epsilon) for _ in range(N)]
         return sum(bool(np.less(*(l2dp_games.second_singular_value(one, c) for c in candidates))) for one in found)
 
-    held(Guesses(cries(RECORDS), cries(changed), N), epsilon)
+    held(play.Guesses(cries(RECORDS), cries(changed), N), epsilon)
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 2.0, math.inf])
@@ -578,7 +576,7 @@ def test_a_release_made_once_has_no_second_step_to_be_taken_from_the_first() -> 
     assert game.hits == game.false_alarms
 
 
-def _label_game(steps: Callable[[NDArray[np.int64]], list[Floats]]) -> Guesses:
+def _label_game(steps: Callable[[NDArray[np.int64]], list[Floats]]) -> play.Guesses:
     known, changed = np.eye(2)[LABELS], LABELS.copy()
     known[-1], changed[-1] = 0, 1 - LABELS[-1]
 
@@ -586,4 +584,4 @@ def _label_game(steps: Callable[[NDArray[np.int64]], list[Floats]]) -> Guesses:
         scores = l2dp_games.label_scores(*steps(labels), HIDDEN, known, len(LABELS) - 1)
         return bool(scores[LABELS[-1]] > scores[1 - LABELS[-1]])
 
-    return Guesses(sum(says_own(LABELS) for _ in range(N)), sum(says_own(changed) for _ in range(N)), N)
+    return play.Guesses(sum(says_own(LABELS) for _ in range(N)), sum(says_own(changed) for _ in range(N)), N)
