@@ -11,6 +11,7 @@ from scipy.stats import beta, binom, norm
 from dpcl_core.attacks.play import judged
 from dpcl_core.privacy import audit_bounds, gaussian
 from dpcl_core.privacy.audit_bounds import GuessCounts, bound_of_guesses, gaussian_one_run_bound, least_right, lower_bound
+from tests.support.asserting import refuses
 from tests.support.tiers import quick
 
 DELTA = 1e-5
@@ -335,8 +336,6 @@ def test_guessing_as_often_as_chance_does_proves_nothing() -> None:
 
 def test_guesses_that_cannot_be_are_refused() -> None:
     for wrong in ((10, 11, 3), (10, 5, 6), (0, 0, 0), (10, 5, -1)):
-        with pytest.raises(ValueError, match="no such guesses"):
-            audit_bounds.Coins(*wrong)
+        refuses("no such guesses", audit_bounds.Coins, *wrong, error=ValueError)
     for game in ((1, 2, 1, 10), (1, 1, 10, 10), (1, 1, 0, 10), (1, 1, 1, 10, 0)):
-        with pytest.raises(ValueError, match="no such game"):
-            bound_of_guesses((GuessCounts(*game),), 0.0, "replace")
+        refuses("no such game", bound_of_guesses, (GuessCounts(*game),), 0.0, "replace", error=ValueError)

@@ -11,13 +11,13 @@ from dpcl_core.attacks.l2dp_games import ATTACKS, Setting, audited
 from dpcl_core.attacks.play import Guesses
 from dpcl_core.data import catalog as datasets
 from dpcl_core.data.dataset import Form
-from dpcl_core.errors import BadInput
 from dpcl_core.methods.common.per_example_gradients import noisy_means
 from dpcl_core.methods.lifelong import claim, l2dp_ml, nets
 from dpcl_core.methods.lifelong.l2dp_ml import L2dpMlParams, reconstruction
 from dpcl_core.privacy.noise import ReleaseNoise, SeededNoise
 from dpcl_core.spec import Cell, RunSpec
 from tests.attacks.asked import asked
+from tests.support.asserting import refuses
 
 
 def spec(dataset: str = "mnist", epsilons: tuple[float, ...] = (0.5, 2.0, math.inf), **params: object) -> RunSpec:
@@ -38,8 +38,7 @@ def test_a_run_is_audited_at_every_budget_and_every_claim_is_exceeded() -> None:
 
 def test_the_catalog_has_the_attacks_and_no_other() -> None:
     assert catalog.names("l2dp-ml") == ("differencing", "rank-one", "labels", "likelihood")
-    with pytest.raises(BadInput, match="must be one of differencing, rank-one, labels, likelihood"):
-        catalog.auditor("l2dp-ml", "guess")
+    refuses("must be one of differencing, rank-one, labels, likelihood", catalog.auditor, "l2dp-ml", "guess")
 
 
 @pytest.mark.parametrize("attack", catalog.names("l2dp-ml"))

@@ -22,6 +22,7 @@ from dpcl_core.methods.federated.client_release import WeightedSlots
 from dpcl_core.privacy import audit_bounds, gaussian
 from tests.attacks import mutants
 from tests.attacks.asked import asked
+from tests.support.asserting import refuses
 from tests.test_any_data import KINDS, QUICK, network
 
 FEATURES, LIFELONG = "dpcl_core.methods.features", "dpcl_core.methods.lifelong"
@@ -362,8 +363,7 @@ def test_200_short_audits_with_real_noise_raise_no_more_than_18_alarms() -> None
 
 
 def test_without_replacement_there_are_no_copies_to_audit() -> None:
-    with pytest.raises(errors.BadInput, match="must be replace"):
-        catalog.auditor("independent-laplace")(asked("independent-laplace", 8.0), 100)
+    refuses("must be replace", catalog.auditor("independent-laplace"), asked("independent-laplace", 8.0), 100)
 
 
 def test_every_method_that_says_proved_has_an_audit_through_its_learner() -> None:

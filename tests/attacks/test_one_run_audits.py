@@ -10,7 +10,7 @@ import pytest
 import torch
 from scipy.stats import binom
 
-from dpcl_core import cli, errors
+from dpcl_core import cli
 from dpcl_core.attacks import catalog as attacks
 from dpcl_core.attacks import feature_games, federated_games, language_games, lifelong_games, one_run, play
 from dpcl_core.methods import catalog as methods
@@ -22,6 +22,7 @@ from dpcl_core.spec import RunSpec, fields_of
 from tests.attacks import mutants
 from tests.attacks.asked import asked
 from tests.support import replay, tiers
+from tests.support.asserting import refuses
 
 DELTA = 1e-5
 
@@ -152,8 +153,7 @@ def test_without_noise_every_guess_is_right(method: str, small: None) -> None:
 @pytest.mark.parametrize("method", play.REFUSED)
 def test_a_method_that_is_not_played_is_refused_in_a_sentence(method: str) -> None:
     refused = replace(spec(), method=method, params=methods.card(method).params())
-    with pytest.raises(errors.BadInput, match=f"^method = {method}: cannot be audited in one training: "):
-        one_run.audited(refused, 1.0)
+    refuses(f"^method = {method}: cannot be audited in one training: ", one_run.audited, refused, 1.0)
 
 
 def test_settings_that_leave_nothing_of_anyones_own_are_refused() -> None:

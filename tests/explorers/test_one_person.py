@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from scipy.stats import chi2, norm
 
-from dpcl_core import checks, cli, engine, errors, export
+from dpcl_core import checks, cli, engine, export
 from dpcl_core.data import own
 from dpcl_core.elements import element
 from dpcl_core.events import CellFinished
@@ -23,6 +23,7 @@ from dpcl_core.runs.store import Store
 from dpcl_core.spec import RunSpec
 from scripts import one_person
 from tests.support import javascript, replay
+from tests.support.asserting import refuses
 
 ASSETS = Path(__file__).resolve().parents[2] / "assets"
 DOCUMENT = json.loads((ASSETS / "hero" / "digits.json").read_text(encoding="utf-8"))
@@ -216,15 +217,13 @@ def test_a_visitors_own_data_are_refused(stored: tuple[RunSpec, CellFinished, st
     spec, finished, _ = stored
     theirs = replace(spec, data=replace(spec.data, dataset="own:mine"))
     monkeypatch.setattr(own, "owner", lambda name: "somebody")
-    with pytest.raises(errors.BadInput, match="must be yours: a visitor's own cost is the visitor's alone"):
-        own_cost.of_client(theirs, finished, 1)
+    refuses("must be yours: a visitor's own cost is the visitor's alone", own_cost.of_client, theirs, finished, 1)
     assert own_cost.UNPROTECTED.startswith("Not protected: never publish.")
 
 
 @pytest.mark.parametrize("client", [0, 21])
 def test_a_client_that_is_none_is_refused(stored: tuple[RunSpec, CellFinished, str], client: int) -> None:
-    with pytest.raises(errors.BadInput, match=f"--person = {client}: must be a client, from 1 to 20"):
-        own_cost.of_client(*stored[:2], client)
+    refuses(f"--person = {client}: must be a client, from 1 to 20", own_cost.of_client, *stored[:2], client)
 
 
 def test_methods_that_train_have_none() -> None:

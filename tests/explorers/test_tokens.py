@@ -18,6 +18,7 @@ from dpcl_core.explorers.tokens import AGAINST, EVERY, SHOWN, Dials, Layer, auro
 from dpcl_core.methods.language import sensitivity
 from dpcl_core.privacy import text_mechanisms
 from tests.support import javascript
+from tests.support.asserting import refuses
 from tests.support.texts import SCORED
 
 STRINGS = (
@@ -297,6 +298,5 @@ def test_a_dead_process_is_told_and_the_next_question_starts_another(reader: Tok
 
 def test_a_model_that_is_missing_is_told_with_its_repair(reader: TokenReader) -> None:
     other = TokenReader("hf:nobody/nothing")
-    with pytest.raises(ReaderEnded, match=r"data\.backbone"):
-        other.scored(READ, ("", "", ""))
+    refuses(r"data\.backbone", other.scored, READ, ("", "", ""), error=ReaderEnded)
     other.close()

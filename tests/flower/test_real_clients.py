@@ -407,8 +407,7 @@ def test_a_second_server_is_refused_its_address(tmp_path: Path) -> None:
     folder = parts(asked("label-means"), tmp_path)[0]
     with socket.create_server(("127.0.0.1", 0)) as first:
         address = f"127.0.0.1:{first.getsockname()[1]}"
-        with pytest.raises(errors.BadInput, match="must be free: another server is there"):
-            processes.serve(participant.read_part(folder), folder, address)
+        refuses("must be free: another server is there", processes.serve, participant.read_part(folder), folder, address)
 
 
 def test_commands_refuse_in_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -23,7 +23,7 @@ from dpcl_core.privacy.accounting import LABELS_CHANGED, LabelListDpEvent, Local
 from dpcl_core.privacy.calculator import accounts, solve
 from dpcl_core.privacy.loss_distributions import Distribution, of_gaussian, of_mixture
 from dpcl_core.spec import LARGEST_EPSILON, SMALLEST_DELTA, Adjacency
-from tests.support.asserting import refusal_of
+from tests.support.asserting import refusal_of, refuses
 from tests.support.tiers import quick
 
 DELTA = 1e-5
@@ -80,8 +80,7 @@ def test_noise_multiplier_meets_the_budget_and_no_smaller_one_does(epsilon: floa
 
 def test_a_budget_that_no_noise_keeps_is_one_sentence() -> None:
     sentence = "epsilon = 1e-06: must be larger: with no noise multiplier up to a million can that be shown at delta = 1e-05"
-    with pytest.raises(BadInput, match=sentence):
-        accounting.noise_multiplier(1e-6, DELTA, 0.1, 400, "add-remove")
+    refuses(sentence, accounting.noise_multiplier, 1e-6, DELTA, 0.1, 400, "add-remove")
 
 
 @pytest.mark.parametrize(("sigma", "rate", "steps"), [(0.02, 0.5, 100_000), (1e-4, 0.1, 10), (1e-200, 1.0, 1)])
@@ -91,16 +90,14 @@ def test_an_epsilon_beyond_all_bounds_is_none(sigma: float, rate: float, steps: 
     event = subsampled_gaussian(sigma, rate, steps)
     assert Pld().epsilon([event], DELTA, "add-remove") == math.inf
     assert accounting.delta(event, 3.0, "add-remove") == 1.0
-    with pytest.raises(accounting.Unaccountable, match="bounds nothing"):
-        accounting.deltas([event], [1.0], "add-remove", delta=DELTA)
+    refuses("bounds nothing", accounting.deltas, [event], [1.0], "add-remove", delta=DELTA, error=accounting.Unaccountable)
 
 
 @pytest.mark.parametrize("adjacency", ["add-remove", "replace"])
 def test_the_largest_budget_has_its_noise(adjacency: Adjacency) -> None:
     found = accounting.noise_multiplier(LARGEST_EPSILON, DELTA, 0.1, 100, adjacency)
     assert 0.5 * LARGEST_EPSILON < Pld().epsilon([subsampled_gaussian(found, 0.1, 100)], DELTA, adjacency) <= LARGEST_EPSILON
-    with pytest.raises(BadInput, match="at most 1,000,000"):
-        accounting.noise_multiplier(LARGEST_EPSILON + 1, DELTA, 0.1, 100, adjacency)
+    refuses("at most 1,000,000", accounting.noise_multiplier, LARGEST_EPSILON + 1, DELTA, 0.1, 100, adjacency)
 
 
 def test_what_the_accountants_do_not_know_is_refused() -> None:
@@ -113,8 +110,7 @@ def test_what_the_accountants_do_not_know_is_refused() -> None:
         (subsampled_gaussian(1e6, 0.5, 10**12), "more than can be checked"),
         (LocalDpEvent(1.0), "add-remove"),
     ):
-        with pytest.raises(accounting.Unaccountable, match=said):
-            second.interval([event], DELTA, "add-remove")
+        refuses(said, second.interval, [event], DELTA, "add-remove", error=accounting.Unaccountable)
 
 
 def test_a_step_without_noise_has_no_bound() -> None:
@@ -141,8 +137,7 @@ def test_no_noise_is_found_for_events_that_leave_out_what_it_is_for() -> None:
         assert next(calls) < 100, "endless"
         return [dp.GaussianDpEvent(2.0)]
 
-    with pytest.raises(AssertionError, match="not among them"):
-        accounting.calibrated(of_others, 8.0, DELTA, "add-remove")
+    refuses("not among them", accounting.calibrated, of_others, 8.0, DELTA, "add-remove", error=AssertionError)
     assert accounting.calibrated(lambda value: [LocalDpEvent(1 / value)] * 2, LARGEST_EPSILON, DELTA, "replace") > 0
 
 

@@ -18,6 +18,7 @@ from dpcl_core.privacy.guarantee import guarantee
 from dpcl_core.privacy.ledger import HEAD, REPLAY, Ledger, ledger_entries, mechanism
 from dpcl_core.privacy.mechanisms import class_sums_std
 from dpcl_core.spec import Cell
+from tests.support.asserting import refusal_of, refuses
 from tests.support.planned import plan_of
 from tests.support.tiers import quick
 
@@ -71,8 +72,7 @@ def test_every_event_is_written_and_counted_again() -> None:
         people = tuple(range(2 if isinstance(one, accounting.SampledGroupDpEvent) else 1))
         assert recount.costs([Spending("", 0, people, 3, mechanism(one))], set(people)) == {one: 3}
     assert mechanism(dp.GaussianDpEvent(2.0)) == mechanism(dp.SelfComposedDpEvent(dp.GaussianDpEvent(2.0), 1))
-    with pytest.raises(accounting.Unaccountable, match="cannot be written down"):
-        mechanism(dp.LaplaceDpEvent(1.0))
+    refuses("cannot be written down", mechanism, dp.LaplaceDpEvent(1.0), error=accounting.Unaccountable)
 
 
 def test_a_ledger_counted_again_adds_up_to_the_same_through_the_store() -> None:
@@ -278,13 +278,11 @@ def test_a_text_or_a_truth_value_is_no_number(name: str, made: type[str] | type[
     """Readers differ in what they take such a value for. Nor is NaN one."""
     nan = a_card()
     nan["cells"][0]["epsilon"] = math.nan
-    with pytest.raises(errors.BadInput, match="epsilon"):
-        checked(nan)
+    refuses("epsilon", checked, nan)
     document = a_card()
     cell = document["cells"][0]
     cell.update({name: made(cell[name])})
-    with pytest.raises(errors.BadInput):
-        checked(document)
+    refusal_of(checked, document)
     (event,) = [event for event in a_card()["cells"][0]["events"] if event["what"] == "replay"]
     for number in ("task", "count", "steps", "noise_multiplier"):
         document = a_card()

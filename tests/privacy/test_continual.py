@@ -13,6 +13,7 @@ from dpcl_core.privacy.continual import FITTED, FRESH, SQUARE_ROOT, Factorisatio
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import SeededNoise
 from dpcl_core.spec import Cell
+from tests.support.asserting import refuses
 
 
 def matrices(of: Factorisation) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -142,13 +143,11 @@ def test_the_stream_is_charged_once_for_the_people_of_every_task() -> None:
 def test_a_task_is_released_once_and_in_order() -> None:
     stream, ledger = Stream(continual.square_root(1), 3, 6), Ledger(1e-5, "replace", "once")
     noise = SeededNoise(Cell(1.0, 0), "s")
-    with pytest.raises(ValueError, match="in order"):
-        noisy_stream_sums(stream, [1.0], [noise], [ledger], task=0)
+    refuses("in order", noisy_stream_sums, stream, [1.0], [noise], [ledger], task=0, error=ValueError)
     stream.add(*rows(0, 5))
     noisy_stream_sums(stream, [1.0], [noise], [ledger], task=0)
     stream.add(*rows(1, 5))
-    with pytest.raises(ValueError, match="in order"):
-        noisy_stream_sums(stream, [1.0], [noise], [ledger], task=1)
+    refuses("in order", noisy_stream_sums, stream, [1.0], [noise], [ledger], task=1, error=ValueError)
 
 
 def test_extreme_rows_move_the_sums_by_no_more_than_others() -> None:

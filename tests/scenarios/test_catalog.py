@@ -19,7 +19,7 @@ from dpcl_core.scenarios.catalog import ClassIncremental, OneVsRest, Permuted, P
 from dpcl_core.scenarios.stream import Examples, Table, Task, TaskStream, generator
 from tests.data.making import write_pair
 from tests.scenarios.making import examples, five, table
-from tests.support.asserting import includes, refusal_of
+from tests.support.asserting import includes, refusal_of, refuses
 
 TEN = replace(five(40), n_people=400)  # classes of the sources A to E
 BARE = table([label for label in range(10) for _ in range(40)], range(10), 10)
@@ -265,8 +265,7 @@ def test_sources_are_tasks_and_their_labels_are_numbered_as_loading_does(data_di
 def test_a_dataset_elsewhere_has_none_and_a_stream_that_does_not_fit_says_why(data_dir: Path) -> None:
     elsewhere = checks.parse({"data": {"dataset": "cifar100"}, "scenario": {"kind": "i-blurry"}})
     assert previews.preview(elsewhere.data, elsewhere.scenario, 0) is None
-    with pytest.raises(errors.BadInput, match=r"^scenario\.tasks = 11: must be at most 10"):
-        shown({"dataset": "digits"}, {"kind": "i-blurry", "tasks": 11})
+    refuses(r"^scenario\.tasks = 11: must be at most 10", shown, {"dataset": "digits"}, {"kind": "i-blurry", "tasks": 11})
 
 
 def test_an_edited_file_is_counted_again(data_dir: Path) -> None:
@@ -341,8 +340,7 @@ def test_an_undeclared_label_is_of_the_rest_whatever_its_number() -> None:
     [(OneVsRest(tasks=6), 5, "scenario.tasks = 6: must be at most 5"), (OneVsRest(), 1, "two classes or more")],
 )
 def test_what_does_not_fit_is_refused_in_a_sentence(chosen: OneVsRest, n_classes: int, what: str) -> None:
-    with pytest.raises(errors.BadInput, match=what):
-        central.open_stream(chosen, Table(examples([0]), examples([0]), tuple("abcde"[:n_classes])), 0)
+    refuses(what, central.open_stream, chosen, Table(examples([0]), examples([0]), tuple("abcde"[:n_classes])), 0)
 
 
 @pytest.mark.parametrize("labels", ["prior", "prior-const", "data", "dp-learned"])

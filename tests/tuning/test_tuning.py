@@ -20,7 +20,7 @@ from dpcl_core.methods.common.method import of_spec
 from dpcl_core.spec import DataSpec, Params, RunSpec
 from dpcl_core.tuning import search, settings
 from dpcl_core.tuning.settings import Sizes, Trial, TuneSpec
-from tests.support.asserting import includes, refusal_of
+from tests.support.asserting import includes, refusal_of, refuses
 from tests.support.tuned import SIZES, TOO_FAST, a_tuning, accuracy, prepared_by, preparing
 from tests.support.watching import watched
 
@@ -92,8 +92,7 @@ def test_trials_on_a_stand_in_have_tasks_of_as_many_classes() -> None:
 
 
 def test_fewer_examples_than_a_batch_are_refused() -> None:
-    with pytest.raises(BadInput, match="examples to tune on = 9: must be at least 10"):
-        settings.batch_bounds(9)
+    refuses("examples to tune on = 9: must be at least 10", settings.batch_bounds, 9)
 
 
 # The examples tuned on: those of one task, 70:30, nothing twice, and none of the test examples.
@@ -290,12 +289,10 @@ def test_a_true_search_on_the_digits_ends_well() -> None:
 
 def test_a_tuning_that_cannot_be_is_refused_before_data_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dpcl_core.data.load.load_dataset", lambda data: pytest.fail("data were read"))
-    with pytest.raises(BadInput, match="method = cosine"):
-        list(search.search(a_tuning(method="cosine")))
+    refuses("method = cosine", list, search.search(a_tuning(method="cosine")))
     monkeypatch.delenv("DPCL_DATA", raising=False)
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    with pytest.raises(DataMissing, match="mnist"):
-        list(search.search(a_tuning(on="public", proxy="mnist")))
+    refuses("mnist", list, search.search(a_tuning(on="public", proxy="mnist")), error=DataMissing)
 
 
 # What follows from the trials: the papers' arithmetic for the full data, and the sentence about privacy.

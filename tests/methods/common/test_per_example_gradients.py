@@ -23,6 +23,7 @@ from dpcl_core.methods.lifelong import nets
 from dpcl_core.privacy.noise import ReleaseNoise
 from dpcl_core.spec import json_schema
 from tests.methods.training import Recorded
+from tests.support.asserting import refuses
 
 FORMS = {
     "grey": Form((12, 12, 1), 0.0, 1.0), "odd": Form((9, 11, 1), 0.0, 1.0), "colour": Form((8, 8, 3), 0.0, 1.0),
@@ -138,8 +139,7 @@ def test_a_long_gradient_is_not_taken_for_a_short_one_where_terms_cancel() -> No
 
 
 def test_layers_without_a_rule_are_refused() -> None:
-    with pytest.raises(TypeError, match="LayerNorm"):
-        Gradients(nn.Sequential(nn.Linear(2, 2), nn.LayerNorm(2)), 1.0)
+    refuses("LayerNorm", Gradients, nn.Sequential(nn.Linear(2, 2), nn.LayerNorm(2)), 1.0, error=TypeError)
 
 
 # Means of clipped gradients: little noise and much of it have a grid, at every clipping norm that a setting may have.

@@ -29,6 +29,7 @@ from dpcl_core.privacy.noise import Batches, noise_of
 from dpcl_core.scenarios.catalog import ClassIncremental
 from dpcl_core.scenarios.stream import Examples, Task, TaskStream
 from dpcl_core.spec import Cell, LabelSetting, RunSpec
+from tests.support.asserting import refuses
 from tests.support.watching import watched
 
 
@@ -362,8 +363,7 @@ def test_what_is_kept_does_not_change_when_learning_goes_on() -> None:
 
 @pytest.mark.parametrize("value", [Examples(np.zeros((1, 2)), np.zeros(1, np.int64)), object(), lambda: 1, 1 + 2j])
 def test_examples_and_unknown_things_are_refused(value: object) -> None:
-    with pytest.raises(TypeError, match="cannot be kept in a checkpoint"):
-        state.saved({"one": Whole(value)})
+    refuses("cannot be kept in a checkpoint", state.saved, {"one": Whole(value)}, error=TypeError)
 
 
 def test_a_file_names_no_class_but_the_declared_ones() -> None:
@@ -372,8 +372,7 @@ def test_a_file_names_no_class_but_the_declared_ones() -> None:
     with pytest.raises(KeyError):
         state.restore({"one": Whole()}, document, arrays)
     document["one"]["object"]["value"] = {"pickle": "x"}  # type: ignore[index, call-overload]
-    with pytest.raises(ValueError, match="cannot have"):
-        state.restore({"one": Whole()}, document, arrays)
+    refuses("cannot have", state.restore, {"one": Whole()}, document, arrays, error=ValueError)
 
 
 def test_a_ledger_comes_back_entry_for_entry() -> None:

@@ -22,6 +22,7 @@ from dpcl_core.methods.features.side_by_side import Gradients, clipped_sums
 from dpcl_core.privacy.noise import Batches, Noise, ReleaseNoise
 from tests.methods import small_network
 from tests.methods.training import Prescribed, Recorded, Silent, opacus, plan, spreads, told
+from tests.support.asserting import refuses
 
 KINDS: tuple[Kind, ...] = ("film", "lora", "all")
 
@@ -142,8 +143,7 @@ def test_where_memory_does_not_suffice_pieces_become_smaller_and_the_sums_stay(c
     for _ in range(2):
         torch.testing.assert_close(joined(cramped.of(pictures, labels)), expected, rtol=0, atol=1e-12)
         assert cramped.limit == (3 if math.isinf(clip) else 2)  # a piece of 64 is filled up, whoever is in the batch
-    with pytest.raises(MemoryError, match="one picture"):
-        summed(Cramped(module, 0), clip, pictures, labels)
+    refuses("one picture", summed, Cramped(module, 0), clip, pictures, labels, error=MemoryError)
 
 
 def test_the_network_has_no_trace_of_the_computation_and_shares_its_numbers() -> None:
@@ -172,8 +172,7 @@ def test_layer_that_sees_a_picture_in_pieces_is_refused_rather_than_clipped_wron
             return logits
 
     pictures, labels = np.zeros((3, 12, 4, 3), np.uint8), np.zeros(3, np.int64)
-    with pytest.raises(BadInput, match=r"keep pictures apart in every layer; inner\.weight"):
-        Gradients(Windows(), 1.0, 64, "cpu").of(pictures, labels)
+    refuses(r"keep pictures apart in every layer; inner\.weight", Gradients(Windows(), 1.0, 64, "cpu").of, pictures, labels)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -377,8 +376,7 @@ def test_training_that_diverges_stops_at_once_and_names_step_and_learning_rate(s
     training = adapters.Training(start, pictures, labels, sigma, Batches(0.5, 0), pushing)
     steps = adapters.train_together([training], plan(learning_rate=400.0, n_steps=40))
     taken = []
-    with pytest.raises(Diverged, match=r"diverged at step \d+ of 40 with params\.learning_rate = 400"):
-        taken.extend(steps)
+    refuses(r"diverged at step \d+ of 40 with params\.learning_rate = 400", taken.extend, steps, error=Diverged)
     assert 1 <= len(taken) < 20
 
 
@@ -443,8 +441,7 @@ def test_network_with_batchnorm_is_refused_and_its_layer_named() -> None:
 @pytest.mark.parametrize(("kind", "word"), [("film", "no LayerNorm"), ("lora", "no Linear")])
 def test_network_without_the_layers_to_adapt_is_refused(kind: Kind, word: str) -> None:
     bare = Pictures(nn.Sequential(nn.Conv2d(3, 8, 2), nn.Flatten()), Input(2, 3, "bilinear"), (0.0,) * 3, (1.0,) * 3)
-    with pytest.raises(BadInput, match=word):
-        adapters.fresh(Network("bare", bare, 8, "cpu"), kind, 2, range(3), 3, 0)
+    refuses(word, adapters.fresh, Network("bare", bare, 8, "cpu"), kind, 2, range(3), 3, 0)
 
 
 @pytest.mark.parametrize("kind", ["film", "lora"])

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from dpcl_core import checks, engine, errors
+from dpcl_core import checks, engine
 from dpcl_core.backbones import adaptable, catalog, encoders, extractor, weights
 from dpcl_core.data import catalog as datasets
 from dpcl_core.data.texts import Texts
@@ -19,6 +19,7 @@ from dpcl_core.events import CellFinished, References, of_kind
 from dpcl_core.methods.features import adapters, params, side_by_side
 from dpcl_core.spec import RunSpec
 from tests.methods.features.test_adapters import summed, sums_of_a_loop
+from tests.support.asserting import refuses
 
 TEXTS = (
     "A river ran past the old town.", "", "Goal!", "The market fell again, and prices with it.", "word " * 300,
@@ -163,8 +164,7 @@ def asked(**changes: Any) -> dict[str, Any]:
     ({"scenario": {"kind": "permuted", "tasks": 2}, "labels": "prior-const"}, r"params\.adapter = lora: must be head"),
 ])  # fmt: skip
 def test_what_does_not_go_together_is_said_in_one_sentence(changes: dict[str, Any], said: str) -> None:
-    with pytest.raises(errors.BadInput, match=f"^{said}"):
-        checked(checks.parse(asked(**changes)))
+    refuses(f"^{said}", checked, checks.parse(asked(**changes)))
 
 
 def checked(spec: RunSpec) -> None:

@@ -213,8 +213,7 @@ def test_a_task_more_than_planned_is_refused(method: str) -> None:
     ledgers, _, _, (learner,) = clients.run(clients.small(method), replace(OF, tasks=OF.tasks[:2]), PUBLIC)
     (ledger,) = ledgers.values()
     spent = len(ledger.entries)
-    with pytest.raises(errors.BadInput, match=r"scenario\.tasks = 3: must be at most 2"):
-        list(learner.learn({0: OF.tasks[2]}, ledgers))
+    asserting.refuses(r"scenario\.tasks = 3: must be at most 2", list, learner.learn({0: OF.tasks[2]}, ledgers))
     assert len(ledger.entries) == spent
 
 

@@ -7,13 +7,13 @@ import dp_accounting as dp
 import numpy as np
 import pytest
 
-from dpcl_core.errors import BadInput
 from dpcl_core.methods.federated import client_release, matchers
 from dpcl_core.methods.federated.client_release import EvenSlots, Layout, Replay, Slotted, WeightedSlots, join_mixtures
 from dpcl_core.methods.federated.lists import Lists
 from dpcl_core.privacy.ledger import REPLAY, Ledger
 from dpcl_core.privacy.noise import ReleaseNoise
 from tests.methods.federated import toy
+from tests.support.asserting import refuses
 
 GIVEN = toy.toy()
 N, K = 12, toy.N_MODES
@@ -214,8 +214,7 @@ def test_what_comes_after_the_mechanism_sees_no_client() -> None:
 
 def test_one_client_has_nobody_to_be_hidden_among() -> None:
     alone = client_release.by_label(GIVEN.z[:50], GIVEN.modes[:50], np.zeros(50, dtype=np.int64), 1, SPACE)
-    with pytest.raises(BadInput, match=r"scenario\.clients = 1: must be at least 2"):
-        released(alone, WeightedSlots(VIEW, K), 1.0, n_clients=1)
+    refuses(r"scenario\.clients = 1: must be at least 2", released, alone, WeightedSlots(VIEW, K), 1.0, n_clients=1)
 
 
 # Replayed mixtures: samples follow the released numbers, and parts of a mixture keep their shares.

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from sklearn.decomposition import PCA
 
-from dpcl_core.errors import BadInput
 from dpcl_core.explorers.matching import adjusted_rand
 from dpcl_core.methods.federated import matchers
 from dpcl_core.methods.federated.lists import Lists, Signature
 from dpcl_core.methods.federated.matchers import FeatureMap, Moments, PcaMean, Pooled, PublicView, Rule, pooled, public_modes
 from tests.methods.federated import toy
+from tests.support.asserting import refuses
 
 PUBLIC = toy.toy(n_users=2).public
 
@@ -69,15 +69,12 @@ def test_axes_of_topics_hold_more_of_what_lies_between_topics_and_go_on_with_sen
 
 @pytest.mark.parametrize("n_axes", [0, toy.D + 1])
 def test_axes_that_there_are_not(n_axes: int) -> None:
-    with pytest.raises(BadInput, match=f"axes = {n_axes}: must lie between 1 and 32"):
-        PublicView.of(PUBLIC, n_axes)
+    refuses(f"axes = {n_axes}: must lie between 1 and 32", PublicView.of, PUBLIC, n_axes)
 
 
 def test_too_few_public_sentences() -> None:
-    with pytest.raises(BadInput, match="axes = 4: must lie between 1 and 3"):
-        PublicView.of(PUBLIC[:4], 4)
-    with pytest.raises(BadInput, match=r"modes = 3: .*, 2"):
-        public_modes(PUBLIC[:2], 3)
+    refuses("axes = 4: must lie between 1 and 3", PublicView.of, PUBLIC[:4], 4)
+    refuses(r"modes = 3: .*, 2", public_modes, PUBLIC[:2], 3)
 
 
 # Clustering lists together: what the order of clients and elements must not change, when it is right, what it breaks.

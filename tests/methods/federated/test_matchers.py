@@ -13,6 +13,7 @@ from sklearn.mixture import GaussianMixture
 from dpcl_core.errors import BadInput
 from dpcl_core.methods.federated import lists, matchers
 from dpcl_core.methods.federated.lists import Element, Form, ListLearner, Lists, Signature, normalised, psd, simplex
+from tests.support.asserting import refuses
 
 MEANS = np.array([[2.0, 0, 0], [-2, 1, 0], [0, -2, 2]])
 
@@ -242,13 +243,10 @@ def test_many_lists_at_once_equal_one_by_one() -> None:
 
 
 def test_what_cannot_be_a_signature_is_said_in_one_sentence() -> None:
-    with pytest.raises(BadInput, match="anchors = 1: must be at least 2"):
-        Signature(POINTS[:1], public=spread(0))
-    with pytest.raises(BadInput, match="needs the covariance of public embeddings"):
-        Signature(POINTS)
+    refuses("anchors = 1: must be at least 2", Signature, POINTS[:1], public=spread(0))
+    refuses("needs the covariance of public embeddings", Signature, POINTS)
     indefinite = spread(0) - 100 * np.eye(N_AXES)
-    with pytest.raises(BadInput, match="must be positive definite"):
-        lists.log_densities(POINTS, np.zeros((1, N_AXES)), indefinite[None])
+    refuses("must be positive definite", lists.log_densities, POINTS, np.zeros((1, N_AXES)), indefinite[None])
     with pytest.raises(BadInput, match="must be positive definite"):
         lists.log_densities(POINTS, np.zeros((1, N_AXES)), np.array([[1.0] * (N_AXES - 1) + [0.0]]))
 

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from dpcl_core.errors import BadInput
 from dpcl_core.methods.federated import local_list, published_release
 from dpcl_core.methods.federated.lists import Lists
 from dpcl_core.methods.federated.matchers import PublicView, assign, pooled, public_modes
@@ -17,6 +16,7 @@ from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.mechanisms import ClientVectors
 from dpcl_core.privacy.noise import Batches, ReleaseNoise
 from tests.methods.federated import toy
+from tests.support.asserting import refuses
 from tests.support.watching import watched
 
 GIVEN = toy.toy()
@@ -206,8 +206,7 @@ def test_a_list_of_a_client_who_wants_to_be_seen_is_no_longer_than_the_bound(mon
 
 
 def test_one_client_is_refused() -> None:
-    with pytest.raises(BadInput, match=r"scenario\.clients = 1"):
-        sums(ORACLE, OWN_IDS, 1.0, n_clients=1, pooled=True)
+    refuses(r"scenario\.clients = 1", sums, ORACLE, OWN_IDS, 1.0, n_clients=1, pooled=True)
 
 
 STATISTICS = ("weights", "means", "seconds", "targets")

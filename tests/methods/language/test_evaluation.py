@@ -14,6 +14,7 @@ from dpcl_core.methods.language import evaluation, public_text
 from dpcl_core.methods.language.public_text import Ranked, answer_ids, epsilon_at_least, leaks, prompted, ranked, template
 from dpcl_core.spec import Cell, PrivacySpec
 from tests.methods.language import tiny
+from tests.support.asserting import refuses
 from tests.support.tiers import quick
 
 NAME = "pets"
@@ -139,8 +140,7 @@ def test_places_between_references_are_interpolated_and_the_ends_are_held() -> N
     assert place == {-0.5: 50, -1.0: 100, -1.5: 150, -2.0: 200, -3.0: 250, -4.0: 300, -9.0: 350}
     assert ranked(0.0, references, 400, 1, False).exposure == pytest.approx(math.log2(2 * (3 + 1)))
     assert ranked(-1.0, np.array([-1.0, -1.0, -4.0]), 400, 1, False).place == 150  # the middle of those that equal it
-    with pytest.raises(ValueError, match="references"):
-        ranked(0.0, np.zeros(0), 400, 1, False)
+    refuses("references", ranked, 0.0, np.zeros(0), 400, 1, False, error=ValueError)
 
 
 def test_random_codes_among_references_have_the_mean_of_all() -> None:

@@ -35,7 +35,7 @@ from dpcl_core.scenarios.stream import Examples, Task
 from dpcl_core.spec import PrivacySpec, Recurrence, RunSpec
 from tests.methods.language import tiny
 from tests.methods.pecl_small import CLASSES, LENGTH, NAMES, STRINGS, known, spec, stream, texts, trained
-from tests.support.asserting import refusal_of
+from tests.support.asserting import refusal_of, refuses
 from tests.support.tiers import quick
 from tests.support.waiting import python
 from tests.support.watching import watched
@@ -657,20 +657,17 @@ def test_mean_scores_that_cost_the_whole_budget_are_refused_before_the_start(adj
     while high / low > 1.01:
         middle = math.sqrt(low * high)
         low, high = (middle, high) if is_refused(middle) else (low, middle)
-    with pytest.raises(BadInput, match=r"epsilon = 1\.0: must be larger"):
-        pecl.noises(given(0.99 * low).params, given(low).privacy, facts, 1.0)
+    refuses(r"epsilon = 1\.0: must be larger", pecl.noises, given(0.99 * low).params, given(low).privacy, facts, 1.0)
     assert pecl.noises(given(1.05 * high).params, given(high).privacy, facts, 1.0).multiplier > 0
 
 
 def test_a_list_of_nominal_budgets_is_refused() -> None:
     given = spec("pecl-published", 10.0)
     several = replace(given, privacy=replace(given.privacy, epsilons=(1.0, 10.0)))
-    with pytest.raises(BadInput, match="must be one number"):
-        methods.card("pecl-published").refuses(several, PublicSizes(100, 2, 4))
+    refuses("must be one number", methods.card("pecl-published").refuses, several, PublicSizes(100, 2, 4))
 
 
 def test_texts_too_long_for_the_model_are_refused() -> None:
     long = plain_language.read(Texts(["word " * 300]), "lm-tiny", 260)
     task = Task(0, "news", Examples(long, np.array([0])), texts(1, 0), (0, 1))
-    with pytest.raises(BadInput, match=r"params\.length"):
-        trained(spec(length=260), [task])
+    refuses(r"params\.length", trained, spec(length=260), [task])

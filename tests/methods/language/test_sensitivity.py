@@ -8,12 +8,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from dpcl_core.errors import BadInput
 from dpcl_core.methods.language import params, sensitivity
 from dpcl_core.methods.language.gradients import Batch, log_probs
 from dpcl_core.methods.language.public_text import ANSWER, TEMPLATE, TEXT
 from dpcl_core.methods.language.training import Unlearning, pecl_loss, task_loss
 from tests.methods.language import tiny
+from tests.support.asserting import refuses
 
 FORMS: tuple[sensitivity.Form, ...] = get_args(sensitivity.Form)
 
@@ -135,8 +135,7 @@ def test_the_nominal_budget_at_known_scores_and_beyond_its_range() -> None:
     assert several.startswith("2 tokens have scores below 0, down to -0.1")
     assert sensitivity.nominal_epsilon(np.array([0.5]), 2, 4)[0] == 2.5
     for lower, upper in ((0.0, 1.0), (2.0, 1.0), (-1.0, 1.0), (math.nan, 1.0)):
-        with pytest.raises(BadInput, match="eps_lower"):
-            sensitivity.nominal_epsilon(np.zeros(1), lower, upper)
+        refuses("eps_lower", sensitivity.nominal_epsilon, np.zeros(1), lower, upper)
 
 
 def test_the_penalty_falls_as_tasks_get_more_sensitive() -> None:
@@ -192,8 +191,7 @@ def test_printed_weights_at_known_scores() -> None:
     np.testing.assert_allclose(sensitivity.loss_weights(scores, "mask", "full"), [1, 1, 0])
     gaps = np.array([0.9, 1.0, 1.1])
     np.testing.assert_allclose(sensitivity.loss_weights(np.ones(3), "hinge", "full", margin=1, gap=gaps), [-0.4, 0, 0])
-    with pytest.raises(ValueError, match="gap"):
-        sensitivity.loss_weights(scores, "hinge", "full")
+    refuses("gap", sensitivity.loss_weights, scores, "hinge", "full", error=ValueError)
 
 
 # Losses: the printed weights by autograd, what one step does to a sensitive token, and where a term ends.

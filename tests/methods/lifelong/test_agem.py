@@ -35,6 +35,7 @@ from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.scenarios.stream import Examples, Table, Task
 from dpcl_core.spec import Cell, PrivacySpec, Recurrence, RunSpec
 from tests.methods.training import public_context, taught
+from tests.support.asserting import refuses
 from tests.support.tiers import quick
 from tests.support.watching import watched
 
@@ -79,8 +80,7 @@ class Watched(agem.Agem):
 
 def test_a_batch_larger_than_the_smallest_task_names_both() -> None:
     run = spec({"batch_size": 300}, data={"dataset": "digits"}, scenario={"tasks": 5})
-    with pytest.raises(BadInput, match=r"params\.batch_size = 300: must be at most \d+, the number of .* of task \d"):
-        list(engine.run(run))
+    refuses(r"params\.batch_size = 300: must be at most \d+, the number of .* of task \d", list, engine.run(run))
     few = [Task(t.index, t.name, t.train.take(np.arange(2 * SIZE)), t.test, t.prior) for t in tasks(1)]
     with pytest.raises(BadInput, match=r"batch_size = 9: must be at most 8, .* of task 1 with public labels"):
         Watched(spec({"batch_size": SIZE + 1}), 1, public=[0]).go(few)
@@ -533,8 +533,7 @@ def test_without_noise_and_with_little_of_it_a_task_is_learned() -> None:
 
 def test_training_that_diverges_says_so_at_once() -> None:
     run = dp_spec({"learning_rate": 100.0, "epochs": 50}, privacy={"epsilons": [math.inf]})
-    with pytest.raises(Diverged, match=r"diverged at step \d+ of 100 with params.learning_rate = 100"):
-        learned(run, dp_tasks(1))
+    refuses(r"diverged at step \d+ of 100 with params.learning_rate = 100", learned, run, dp_tasks(1), error=Diverged)
 
 
 # Replays counted and paid for: public turns, retirement, both budgets, against compositions made by hand.

@@ -14,7 +14,7 @@ from scipy import stats
 from torch import Tensor
 from torch.nn import functional
 
-from dpcl_core import checks, errors
+from dpcl_core import checks
 from dpcl_core.data.dataset import Form
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.lifelong import agem, claim, l2dp_ml, nets
@@ -25,6 +25,7 @@ from dpcl_core.privacy.noise import SeededNoise
 from dpcl_core.scenarios.stream import Examples, Task
 from dpcl_core.spec import Cell, RunSpec
 from tests.methods.training import public_context, taught
+from tests.support.asserting import refuses
 from tests.support.watching import watched
 
 FORM = Form((8, 8, 1), 0.0, 1.0)
@@ -423,8 +424,7 @@ def test_without_a_budget_there_is_no_noise_and_no_claim() -> None:
 
 
 def test_a_budget_too_small_to_split_is_refused() -> None:
-    with pytest.raises(errors.BadInput, match=r"privacy.epsilons = .*ε1 = 0"):
-        mnist("witness", 5000, 5e-324)
+    refuses(r"privacy.epsilons = .*ε1 = 0", mnist, "witness", 5000, 5e-324)
 
 
 ROWS = [Form((width,), -1.0, 1.0) for width in (1, 3, 28, 200)]  # one pixel with a channel for each number: no picture
