@@ -21,8 +21,7 @@ from dpcl_core.scenarios.catalog import Permuted
 from dpcl_core.spec import RunSpec, fields_of
 from tests.attacks import mutants
 from tests.attacks.asked import asked
-from tests.support import replay, tiers
-from tests.support.asserting import refuses
+from tests.support import asserting, replay, tiers
 
 DELTA = 1e-5
 
@@ -153,7 +152,7 @@ def test_without_noise_every_guess_is_right(method: str, small: None) -> None:
 @pytest.mark.parametrize("method", play.REFUSED)
 def test_a_method_that_is_not_played_is_refused_in_a_sentence(method: str) -> None:
     refused = replace(spec(), method=method, params=methods.card(method).params())
-    refuses(f"^method = {method}: cannot be audited in one training: ", one_run.audited, refused, 1.0)
+    asserting.refuses(f"^method = {method}: cannot be audited in one training: ", one_run.audited, refused, 1.0)
 
 
 def test_settings_that_leave_nothing_of_anyones_own_are_refused() -> None:

@@ -14,7 +14,6 @@ from torch import Tensor
 
 from dpcl_core.backbones import causal, kept_states, plain_language
 from dpcl_core.backbones.causal import Adapted
-from dpcl_core.backbones.plain_language import STOP_WORDS, Tokenizer
 from dpcl_core.backbones.weights import ensure_torchvision
 from dpcl_core.data.texts import KIND, KINDS, PADDING, STOP, TOKEN, Span, Texts
 from dpcl_core.errors import BadInput
@@ -388,7 +387,7 @@ def by_hand(string: str, spans: tuple[Span, ...], length: int) -> np.ndarray:
         while right < len(string) and not string[end - 1].isspace() and not string[right].isspace():
             right += 1
         kinds = [1 + KINDS.index(span.kind) for span in spans for spot in range(start, end) if span.start <= spot < span.end]
-        found[place] = token, string[left:right].lower() in STOP_WORDS, kinds[-1] if kinds else 0
+        found[place] = token, string[left:right].lower() in plain_language.STOP_WORDS, kinds[-1] if kinds else 0
     return found
 
 
@@ -439,12 +438,12 @@ ODD = ["", " ", "a", "\U0001f600 smile \U0001f469\u200d\U0001f680", "שלום ע
 
 
 @pytest.fixture(scope="module")
-def bundled() -> Tokenizer:
+def bundled() -> plain_language.Tokenizer:
     return plain_language.load_tokenizer("lm-tiny")
 
 
 @pytest.mark.parametrize("string", ODD)
-def test_every_character_of_any_text_is_in_a_token(bundled: Tokenizer, string: str) -> None:
+def test_every_character_of_any_text_is_in_a_token(bundled: plain_language.Tokenizer, string: str) -> None:
     ids, offsets = bundled.encode(string)
     assert {place for start, end in offsets for place in range(start, end)} == set(range(len(string)))
     assert all(0 <= token < bundled.size for token in ids)
@@ -461,14 +460,14 @@ def test_offsets_run_through_the_text_in_order(string: str) -> None:
     assert (offsets[0][0], offsets[-1][1]) == (0, len(string)) if string else offsets == []
 
 
-def test_tokens_are_shown_as_they_stand_in_the_text(bundled: Tokenizer) -> None:
+def test_tokens_are_shown_as_they_stand_in_the_text(bundled: plain_language.Tokenizer) -> None:
     string = "Your code is 4711, says Anna O'Neil of 12 Elm St."
     ids, offsets = bundled.encode(string)
     assert [bundled.shown(token) for token in ids] == [string[start:end] for start, end in offsets]
     assert bundled.shown(bundled.encode("\U0001f600")[0][0]) == "�"
 
 
-def test_every_digit_is_a_token_of_its_own(bundled: Tokenizer) -> None:
+def test_every_digit_is_a_token_of_its_own(bundled: plain_language.Tokenizer) -> None:
     ids, _ = bundled.encode("card 4000001234567890, born 1987-11-02, flat 7b")
     digits = [bundled.shown(token) for token in ids if any(letter.isdigit() for letter in bundled.shown(token))]
     assert "".join(digits) == "4000001234567890198711027"
@@ -476,7 +475,7 @@ def test_every_digit_is_a_token_of_its_own(bundled: Tokenizer) -> None:
     assert len({bundled.encode(str(digit))[0][0] for digit in range(10)}) == 10
 
 
-def test_a_text_that_spells_a_mark_does_not_make_one(bundled: Tokenizer) -> None:
+def test_a_text_that_spells_a_mark_does_not_make_one(bundled: plain_language.Tokenizer) -> None:
     """Nor one of a model of the hub."""
     for mark in (plain_language.START, plain_language.END):
         ids, _ = bundled.encode(f"before {mark} after")
@@ -486,4 +485,4 @@ def test_a_text_that_spells_a_mark_does_not_make_one(bundled: Tokenizer) -> None
     end = inner.token_to_id("<|endoftext|>")
     assert end == language_models.SIZE - 1
     assert end in inner.encode("a <|endoftext|>").ids
-    assert end not in Tokenizer(inner, end, end).encode("a <|endoftext|>")[0]
+    assert end not in plain_language.Tokenizer(inner, end, end).encode("a <|endoftext|>")[0]

@@ -16,10 +16,9 @@ from dpcl_core.backbones import bundled, catalog, extractor
 from dpcl_core.backbones.networks import PREPROCESSING, SIZE, Shape, ViTShape, build, normalised
 from dpcl_core.data import rows as bundled_data
 from dpcl_core.data.dataset import Images
-from dpcl_core.privacy.ledger import Ledger
+from dpcl_core.privacy import ledger, sums
 from dpcl_core.privacy.mechanisms import noisy_class_sums
 from dpcl_core.privacy.noise import ReleaseNoise
-from dpcl_core.privacy.sums import unit_rows
 from tests.support.asserting import refuses
 
 NAMES = ["convnext-cifar100", "convnext-cifar10", "vit-cifar100"]
@@ -155,11 +154,11 @@ def test_class_sums_of_neighbours_differ_by_one_row_alone(place: int) -> None:
     people, person = rows_beside_the_axes(found, 500), np.full((1, 1280), 0.5, np.float32)
 
     def clean(features: NDArray[np.float32]) -> NDArray[np.float64]:
-        labels, book = np.zeros(len(features), np.int64), Ledger(1e-5, "add-remove", "once")
+        labels, book = np.zeros(len(features), np.int64), ledger.Ledger(1e-5, "add-remove", "once")
         return noisy_class_sums(found.along(features), labels, [0], 1, [0.0], [ReleaseNoise()], [book], task=0)[0, 0]
 
     difference = clean(np.insert(people, place, person, axis=0)) - clean(people)
-    np.testing.assert_array_equal(difference, unit_rows(found.along(person))[0])
+    np.testing.assert_array_equal(difference, sums.unit_rows(found.along(person))[0])
     assert sum(Fraction(number) ** 2 for number in difference.tolist()) <= 1
 
 

@@ -16,12 +16,11 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import dpcl_core as dpcl
-from dpcl_core import checks, engine
+from dpcl_core import checks, engine, errors
 from dpcl_core.backbones import adaptable, catalog, extractor, gpu, own_networks, weights
 from dpcl_core.backbones.adaptable import Input, Pictures, in_batches
 from dpcl_core.backbones.extractor import precision
 from dpcl_core.data.dataset import Images, Interpolation, Vectors
-from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished, TaskLearned, of_kind
 from dpcl_core.methods.features import adapters, side_by_side
 from dpcl_core.methods.features.side_by_side import Gradients
@@ -137,7 +136,7 @@ def test_an_example_s_features_are_the_same_alone_and_beside_others() -> None:
     together = extractor.features("own:tried", rows)
     for row in (0, 17, 39):
         np.testing.assert_array_equal(extractor.features("own:tried", rows.take(np.array([row]))), together[[row]])
-    with pytest.raises(BadInput, match="reads examples of 6 numbers, and these have 5"):
+    with pytest.raises(errors.BadInput, match="reads examples of 6 numbers, and these have 5"):
         extractor.features("own:tried", Vectors(rows.values[:, :5]))
 
 
@@ -211,7 +210,7 @@ def test_a_network_that_cannot_be_computed_one_by_one_is_refused_under_all_and_t
             return rows if bool((rows.detach() > -1e9).all()) else -rows
 
     module, pictures, labels = whole(Asking)
-    with pytest.raises(BadInput, match="has a layer that cannot be computed one example at a time"):
+    with pytest.raises(errors.BadInput, match="has a layer that cannot be computed one example at a time"):
         Gradients(module, 1.0, 64, "cpu").of(pictures, labels)
 
 
@@ -243,7 +242,7 @@ def test_it_is_refused_where_it_reads_no_such_data() -> None:
     asserting.refuses("was trained on digits", checks.check_run, checks.parse(asked))
     own_networks.register_network("tried", lambda: nn.Linear(6, 2), shape=(6,))
     for adapter in ("head", "all"):
-        with pytest.raises(BadInput, match=r"^data\.(backbone|dataset)"):
+        with pytest.raises(errors.BadInput, match=r"^data\.(backbone|dataset)"):
             checks.check_run(checks.parse({**asked, "params": {"adapter": adapter}}))
 
 

@@ -17,8 +17,7 @@ from dpcl_core.explorers.token_reader import ReaderEnded, TokenReader
 from dpcl_core.explorers.tokens import AGAINST, EVERY, SHOWN, Dials, Layer, auroc, average_precision, gathered, scores
 from dpcl_core.methods.language import sensitivity
 from dpcl_core.privacy import text_mechanisms
-from tests.support import javascript
-from tests.support.asserting import refuses
+from tests.support import asserting, javascript
 from tests.support.texts import SCORED
 
 STRINGS = (
@@ -298,5 +297,5 @@ def test_a_dead_process_is_told_and_the_next_question_starts_another(reader: Tok
 
 def test_a_model_that_is_missing_is_told_with_its_repair(reader: TokenReader) -> None:
     other = TokenReader("hf:nobody/nothing")
-    refuses(r"data\.backbone", other.scored, READ, ("", "", ""), error=ReaderEnded)
+    asserting.refuses(r"data\.backbone", other.scored, READ, ("", "", ""), error=ReaderEnded)
     other.close()

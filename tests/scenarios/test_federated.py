@@ -8,14 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from dpcl_core import errors, spec
 from dpcl_core.data import coins, dataset
-from dpcl_core.errors import BadInput
 from dpcl_core.methods.federated.client_release import WeightedSlots, by_label
 from dpcl_core.methods.federated.matchers import PublicView
 from dpcl_core.scenarios import catalog, central, federated
 from dpcl_core.scenarios.catalog import Federated, open_stream
 from dpcl_core.scenarios.stream import Examples, Table, Task, TaskStream, generator
-from dpcl_core.spec import ScenarioSpec, validated
 from tests.scenarios.making import examples, records, table
 from tests.support.tiers import quick
 
@@ -121,7 +120,7 @@ def test_as_many_clients_as_data_hold_need_few_draws(clients: int, alpha: float,
 def test_how_many_clients_the_data_hold_is_said(changes: dict[str, str], most: int) -> None:
     of = domains() if changes else FOUR
     opened(Federated(clients=most, **changes), of)  # type: ignore[arg-type]
-    with pytest.raises(BadInput, match=f"{most + 1}: must be at most {most}: each client holds 10") as refused:
+    with pytest.raises(errors.BadInput, match=f"{most + 1}: must be at most {most}: each client holds 10") as refused:
         opened(Federated(clients=most + 1, **changes), of)  # type: ignore[arg-type]
     assert refused.value.fix == {"scenario.clients": most}
 
@@ -218,11 +217,11 @@ def numbered(rows: np.ndarray) -> Table:
     return Table(train, tests, classes, sources, tested % N_SOURCES, held, n_people=N)
 
 
-def tasks_of(chosen: ScenarioSpec, of: Table, seed: int) -> tuple[Task, ...]:
+def tasks_of(chosen: spec.ScenarioSpec, of: Table, seed: int) -> tuple[Task, ...]:
     return catalog.open_stream(chosen, of, seed).tasks
 
 
-def places(chosen: ScenarioSpec, rows: np.ndarray, seed: int) -> dict[int, set[tuple[int, int, int]]]:
+def places(chosen: spec.ScenarioSpec, rows: np.ndarray, seed: int) -> dict[int, set[tuple[int, int, int]]]:
     """Of every row: in which tasks it is, under what label, with which client."""
     found: dict[int, set[tuple[int, int, int]]] = {}
     for task in tasks_of(chosen, numbered(rows), seed):
@@ -232,10 +231,10 @@ def places(chosen: ScenarioSpec, rows: np.ndarray, seed: int) -> dict[int, set[t
     return found
 
 
-def ways() -> list[ScenarioSpec]:
-    plain = [validated(card.settings, way) for name, card in catalog.CARDS.items() for way in WAYS.get(name, [])]
+def ways() -> list[spec.ScenarioSpec]:
+    plain = [spec.validated(card.settings, way) for name, card in catalog.CARDS.items() for way in WAYS.get(name, [])]
     held = [
-        validated(federated.settings_of(name, has_clients=True), {**way, "clients": 6})
+        spec.validated(federated.settings_of(name, has_clients=True), {**way, "clients": 6})
         for name in catalog.WITHOUT_CLIENTS for way in WAYS.get(name, [])
     ]  # fmt: skip
     return [*plain, *held]
@@ -248,7 +247,7 @@ def test_every_scenario_is_held_to_it() -> None:
 @pytest.mark.parametrize("chosen", ways(), ids=str)
 @settings(max_examples=15, deadline=None)
 @given(gone=st.integers(0, N - 1), place=st.integers(0, N - 1), seed=st.integers(0, 2**32 - 1))
-def test_one_row_less_moves_no_other(chosen: ScenarioSpec, gone: int, place: int, seed: int) -> None:
+def test_one_row_less_moves_no_other(chosen: spec.ScenarioSpec, gone: int, place: int, seed: int) -> None:
     """Rows that come back elsewhere in the file are the same rows. Within a client, whose rows are protected as one, others
     of the class may follow; no other client's do."""
     rows = np.arange(N)
@@ -268,7 +267,7 @@ def test_one_row_less_moves_no_other(chosen: ScenarioSpec, gone: int, place: int
 @pytest.mark.parametrize("chosen", [way for way in ways() if way.n_users is not None], ids=str)
 @settings(max_examples=10, deadline=None)
 @given(leaving=st.integers(0, 5), seed=st.integers(0, 2**32 - 1))
-def test_one_client_s_leaving_moves_no_other_client_s_rows(chosen: ScenarioSpec, leaving: int, seed: int) -> None:
+def test_one_client_s_leaving_moves_no_other_client_s_rows(chosen: spec.ScenarioSpec, leaving: int, seed: int) -> None:
     rows = np.arange(N)
     whole = numbered(rows)
     if isinstance(chosen, catalog.Federated):

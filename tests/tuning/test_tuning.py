@@ -20,9 +20,8 @@ from dpcl_core.methods.common.method import of_spec
 from dpcl_core.spec import DataSpec, Params, RunSpec
 from dpcl_core.tuning import search, settings
 from dpcl_core.tuning.settings import Sizes, Trial, TuneSpec
-from tests.support.asserting import includes, refusal_of, refuses
+from tests.support import asserting, watching
 from tests.support.tuned import SIZES, TOO_FAST, a_tuning, accuracy, prepared_by, preparing
-from tests.support.watching import watched
 
 pytestmark = pytest.mark.usefixtures("home")
 
@@ -50,14 +49,14 @@ def test_seventy_per_cent_are_trained_on() -> None:
     ({"base": a_base(scenario={"tasks": 11}), "on": "private"}, ["scenario.tasks = 11"]),
 ])  # fmt: skip
 def test_what_cannot_be_tuned_is_one_sentence(tune: dict[str, object], words: list[str]) -> None:
-    refused = str(refusal_of(lambda: settings.check_search(settings.parse(tune))))
-    includes(refused, *words)
+    refused = str(asserting.refusal_of(lambda: settings.check_search(settings.parse(tune))))
+    asserting.includes(refused, *words)
     assert "\n" not in refused
 
 
 @pytest.mark.parametrize("raw", [{"n_trials": 0}, {"n_trials": 501}, {"on": "secret"}, {"base": 3}, {"colour": "blue"}])
 def test_a_malformed_tuning_names_its_setting(raw: dict[str, object]) -> None:
-    assert refusal_of(settings.parse, {"base": a_base(), **raw}).field == next(iter(raw))
+    assert asserting.refusal_of(settings.parse, {"base": a_base(), **raw}).field == next(iter(raw))
 
 
 def test_a_member_of_a_combined_set_is_no_public_stand_in_for_it_nor_the_other_way_round() -> None:
@@ -92,7 +91,7 @@ def test_trials_on_a_stand_in_have_tasks_of_as_many_classes() -> None:
 
 
 def test_fewer_examples_than_a_batch_are_refused() -> None:
-    refuses("examples to tune on = 9: must be at least 10", settings.batch_bounds, 9)
+    asserting.refuses("examples to tune on = 9: must be at least 10", settings.batch_bounds, 9)
 
 
 # The examples tuned on: those of one task, 70:30, nothing twice, and none of the test examples.
@@ -151,7 +150,7 @@ def test_a_tuning_never_asks_for_a_test_image(monkeypatch: pytest.MonkeyPatch) -
     """Every image that is computed is one of the training split: the test split's are forbidden to be read."""
     asked: list[tuple[object, ...]] = []
     for name in ("digest", "take"):
-        watched(monkeypatch, Images, name, lambda found, given: asked.append(given))
+        watching.watched(monkeypatch, Images, name, lambda found, given: asked.append(given))
     monkeypatch.setattr(load, "load_dataset", lambda data: DIGITS)
     sizes = result_of(search.prepared(TuneSpec(base=naive_base(), on="private"), "cpu")).sizes
     assert not any(given[0] is DIGITS.test.images for given in asked)
@@ -289,10 +288,10 @@ def test_a_true_search_on_the_digits_ends_well() -> None:
 
 def test_a_tuning_that_cannot_be_is_refused_before_data_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dpcl_core.data.load.load_dataset", lambda data: pytest.fail("data were read"))
-    refuses("method = cosine", list, search.search(a_tuning(method="cosine")))
+    asserting.refuses("method = cosine", list, search.search(a_tuning(method="cosine")))
     monkeypatch.delenv("DPCL_DATA", raising=False)
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    refuses("mnist", list, search.search(a_tuning(on="public", proxy="mnist")), error=DataMissing)
+    asserting.refuses("mnist", list, search.search(a_tuning(on="public", proxy="mnist")), error=DataMissing)
 
 
 # What follows from the trials: the papers' arithmetic for the full data, and the sentence about privacy.

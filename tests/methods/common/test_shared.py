@@ -29,8 +29,7 @@ from dpcl_core.privacy.noise import Batches, noise_of
 from dpcl_core.scenarios.catalog import ClassIncremental
 from dpcl_core.scenarios.stream import Examples, Task, TaskStream
 from dpcl_core.spec import Cell, LabelSetting, RunSpec
-from tests.support.asserting import refuses
-from tests.support.watching import watched
+from tests.support import asserting, watching
 
 
 def noise_multiplier(params: EnsembleParams, epsilon: float, labels: LabelSetting = "prior-const") -> float:
@@ -148,7 +147,7 @@ def lists(asked: RunSpec, public: tuple[int, ...] = (0, 1, 2)) -> GivenLists:
 
 def test_a_list_is_in_the_ledger_before_it_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
     ledger, seen = Ledger(1e-5, "add-remove", "every"), []
-    watched(monkeypatch, given_lists, "release_labels", lambda found, given: seen.append(len(ledger.entries)))
+    watching.watched(monkeypatch, given_lists, "release_labels", lambda found, given: seen.append(len(ledger.entries)))
     lists(spec()).give(task(held([0, 1], [0, 1])), [CELL], [ledger])
     assert seen == [1]
 
@@ -363,7 +362,7 @@ def test_what_is_kept_does_not_change_when_learning_goes_on() -> None:
 
 @pytest.mark.parametrize("value", [Examples(np.zeros((1, 2)), np.zeros(1, np.int64)), object(), lambda: 1, 1 + 2j])
 def test_examples_and_unknown_things_are_refused(value: object) -> None:
-    refuses("cannot be kept in a checkpoint", state.saved, {"one": Whole(value)}, error=TypeError)
+    asserting.refuses("cannot be kept in a checkpoint", state.saved, {"one": Whole(value)}, error=TypeError)
 
 
 def test_a_file_names_no_class_but_the_declared_ones() -> None:
@@ -372,7 +371,7 @@ def test_a_file_names_no_class_but_the_declared_ones() -> None:
     with pytest.raises(KeyError):
         state.restore({"one": Whole()}, document, arrays)
     document["one"]["object"]["value"] = {"pickle": "x"}  # type: ignore[index, call-overload]
-    refuses("cannot have", state.restore, {"one": Whole()}, document, arrays, error=ValueError)
+    asserting.refuses("cannot have", state.restore, {"one": Whole()}, document, arrays, error=ValueError)
 
 
 def test_a_ledger_comes_back_entry_for_entry() -> None:

@@ -15,9 +15,8 @@ from dpcl_core.methods.features.process_pool import Job, ProcessPool
 from dpcl_core.privacy.noise import Batches, SeededNoise
 from dpcl_core.spec import Cell
 from tests.methods.training import N_FEATURES, data, plan, told
-from tests.support.asserting import refuses
+from tests.support import asserting, watching
 from tests.support.waiting import PATIENCE_SECONDS, until
-from tests.support.watching import watched
 
 pytestmark = pytest.mark.skipif(sys.platform == "emscripten", reason="needs processes")
 ROOT = Path(__file__).resolve().parents[3]
@@ -69,7 +68,7 @@ def test_only_the_last_round_is_taken_in_pieces(monkeypatch: pytest.MonkeyPatch)
     jobs = {seed: replace(job(seed), noise_multipliers=(0.0, 0.8), batches=Batches(1.0, None)) for seed in range(3)}
     pool = ProcessPool(2, ALWAYS)
     submitted, rounds = list[list[Job]](), []
-    watched(monkeypatch, pool._executor, "submit", lambda found, given: submitted[-1].append(given[1]))
+    watching.watched(monkeypatch, pool._executor, "submit", lambda found, given: submitted[-1].append(given[1]))
     for is_last in (False, True, True):
         submitted.append([])
         rounds.append(pool.begin(jobs, is_last=is_last))
@@ -95,7 +94,7 @@ def test_a_run_left_between_two_rounds_ends_what_was_begun_ahead() -> None:
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_a_training_that_diverges_ends_all_of_them(seconds: float) -> None:
     jobs = {0: job(0, learning_rate=1e38, n_steps=50), 1: job(1, n_steps=2_000_000_000)}  # the second would take days
-    refuses(r"step \d+ of 50", trained, seconds, jobs, error=Diverged)
+    asserting.refuses(r"step \d+ of 50", trained, seconds, jobs, error=Diverged)
 
 
 def begin_and_die() -> None:

@@ -26,9 +26,8 @@ from dpcl_core.scenarios.stream import Examples, Task
 from dpcl_core.spec import RunSpec
 from dpcl_core.tuning import search
 from dpcl_core.tuning.settings import TuneSpec
+from tests.support import replay, watching
 from tests.support.asserting import refusal_of
-from tests.support.replay import Memory
-from tests.support.watching import watched
 
 SEEDS = list(range(5))
 FIVE = PublicSizes(1000, 5, 10)
@@ -82,7 +81,7 @@ class _Broken(Exception):
     pass
 
 
-class _Stopping(Memory):
+class _Stopping(replay.Memory):
     """Fails when the third task is saved."""
 
     def save(self, checkpoint: checkpoints.Checkpoint) -> None:
@@ -101,11 +100,11 @@ def test_a_broken_run_goes_on_to_the_same_releases_and_its_checkpoints_hold_no_c
     def learned(events: Sequence[Event]) -> list[tuple[object, ...]]:
         return [(one.cell, one.task, one.accuracy, one.by_rule) for one in events if isinstance(one, TaskLearned)]
 
-    unbroken = learned(list(engine.run(spec, keep=(whole := Memory()))))
+    unbroken = learned(list(engine.run(spec, keep=(whole := replay.Memory()))))
     keep = _Stopping()
     with pytest.raises(_Broken):
         list(engine.run(spec, keep=keep))
-    assert learned(list(engine.run(spec, keep=Memory(keep.saved)))) == unbroken
+    assert learned(list(engine.run(spec, keep=replay.Memory(keep.saved)))) == unbroken
     for content in {checkpoint.arrays for of_group in whole.saved.values() for checkpoint in of_group} - {None}:
         for name, array in safetensors.numpy.load(content).items():  # type: ignore[arg-type]
             assert array.dtype in (np.float64, np.bool_), name  # no steps of an exact sum
@@ -270,7 +269,7 @@ def learners(monkeypatch: pytest.MonkeyPatch) -> list[Learner]:
     """The learners that runs make, in order."""
     made: list[Learner] = []
     for module in (cosine, peft_ensemble):
-        watched(monkeypatch, module, "make_learner", lambda found, given: made.append(found))
+        watching.watched(monkeypatch, module, "make_learner", lambda found, given: made.append(found))
     return made
 
 

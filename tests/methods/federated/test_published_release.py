@@ -16,8 +16,7 @@ from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.mechanisms import ClientVectors
 from dpcl_core.privacy.noise import Batches, ReleaseNoise
 from tests.methods.federated import toy
-from tests.support.asserting import refuses
-from tests.support.watching import watched
+from tests.support import asserting, watching
 
 GIVEN = toy.toy()
 N, K = 12, toy.N_MODES
@@ -197,7 +196,7 @@ def test_a_list_noised_at_home_costs_one_gaussian_and_stays_a_list() -> None:
 
 def test_a_list_of_a_client_who_wants_to_be_seen_is_no_longer_than_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[ClientVectors] = []
-    watched(monkeypatch, local_list, "noisy_client_vectors", lambda found, given: seen.append(given[0]))
+    watching.watched(monkeypatch, local_list, "noisy_client_vectors", lambda found, given: seen.append(given[0]))
     local_list.noisy_lists(adversarial(np.random.default_rng(2)), RAW_VIEW, [1.0], [ReleaseNoise()], [a_ledger()], task=0)
     lengths = np.linalg.norm(seen[0].vectors, axis=1)
     assert lengths.max() <= seen[0].bound + 1e-12
@@ -206,7 +205,7 @@ def test_a_list_of_a_client_who_wants_to_be_seen_is_no_longer_than_the_bound(mon
 
 
 def test_one_client_is_refused() -> None:
-    refuses(r"scenario\.clients = 1", sums, ORACLE, OWN_IDS, 1.0, n_clients=1, pooled=True)
+    asserting.refuses(r"scenario\.clients = 1", sums, ORACLE, OWN_IDS, 1.0, n_clients=1, pooled=True)
 
 
 STATISTICS = ("weights", "means", "seconds", "targets")

@@ -23,8 +23,7 @@ from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.stream import TaskStream
 from dpcl_core.spec import Recurrence, RunSpec, fields_of
 from tests.methods.training import taught
-from tests.support import clients
-from tests.support.asserting import refusal_of
+from tests.support import asserting, clients
 from tests.support.watching import watched
 
 OF, PUBLIC = clients.stream(per_class=30, classes_per_task=2)
@@ -422,4 +421,4 @@ def test_a_head_on_shrunk_releases_sees_the_labels_that_a_task_has() -> None:
 def test_a_form_of_two_numbers_is_not_shrunk_and_settings_are_read() -> None:
     pair = np.array([[3.0, -4.0]])
     np.testing.assert_array_equal(continual.shrunk(pair, 100.0), pair)
-    refusal_of(checks.parse, {**asked().jsonable(), "params": {"prediction": "never"}})
+    asserting.refusal_of(checks.parse, {**asked().jsonable(), "params": {"prediction": "never"}})

@@ -24,8 +24,7 @@ from dpcl_core.spec import Cell
 from tests.backbones import language_models
 from tests.methods.language import tiny
 from tests.methods.language.tiny import ALL
-from tests.support import second_device
-from tests.support.asserting import refuses
+from tests.support import asserting, second_device
 
 
 def one_by_one(net: tiny.Adapted, batch: Batch, loss: TextLoss) -> list[Tensor]:
@@ -277,7 +276,7 @@ def test_texts_of_a_shape_that_does_not_fit_come_in_smaller_pieces_and_others_as
     sizes = {shape[0]: size for shape, size in cramped._sizes.items()}
     assert sizes == {length: 8 if length == shapes[0] else 4 for length in shapes}
     net.room = 1  # type: ignore[attr-defined]
-    refuses("one text", cramped.of, batch, loss, error=MemoryError)
+    asserting.refuses("one text", cramped.of, batch, loss, error=MemoryError)
 
 
 def test_pieces_on_a_card_are_as_large_as_its_memory_and_independent_of_who_is_in_them() -> None:

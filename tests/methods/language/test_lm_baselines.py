@@ -14,8 +14,7 @@ from torch import Tensor
 from dpcl_core.backbones import causal, plain_language
 from dpcl_core.events import Progress, of_kind
 from dpcl_core.methods import catalog as methods
-from dpcl_core.methods.common.dpsgd import ROUNDING, Schedule
-from dpcl_core.methods.common.method import PublicContext, PublicSizes
+from dpcl_core.methods.common import dpsgd, method
 from dpcl_core.methods.language import adapted_model, baseline, er, gem, gradients, public_text
 from dpcl_core.methods.language.lazy_learner import LazyLearner
 from dpcl_core.methods.language.training import Descent, private_steps, task_loss
@@ -56,7 +55,7 @@ def task(index: int, n: int = N) -> Task:
     return Task(index, f"t{index}", examples, examples, (2 * index, 2 * index + 1))
 
 
-def known(n_tasks: int = N_TASKS) -> PublicContext:
+def known(n_tasks: int = N_TASKS) -> method.PublicContext:
     return public_context(0, len(CLASSES), N * n_tasks, n_tasks, classes=CLASSES)
 
 
@@ -84,7 +83,7 @@ def weights(learner: LazyLearner) -> Tensor:
 
 
 def plan_of(asked: RunSpec, n_tasks: int = N_TASKS) -> baseline.Plan:
-    return baseline.Plan(asked.params, asked.privacy, PublicSizes(N * n_tasks, n_tasks, len(CLASSES)))
+    return baseline.Plan(asked.params, asked.privacy, method.PublicSizes(N * n_tasks, n_tasks, len(CLASSES)))
 
 
 def book(adjacency: str = "add-remove") -> Ledger:
@@ -137,7 +136,7 @@ def test_fine_tuning_is_plain_dp_sgd() -> None:
     """Against the loop that PeCL's central repair is trained by, with the same coins and noise."""
     learner, _ = trained("lm-seqft", 8.0, [task(0)])
     model = baseline.Baseline(spec("lm-seqft", 8.0), Cell(8.0, 0), known(1))
-    plan = Schedule(8 / N, 6, 1.0, model.params.learning_rate, 8.0)
+    plan = dpsgd.Schedule(8 / N, 6, 1.0, model.params.learning_rate, 8.0)
     texts = model.open_task(task(0), book()).texts
     coins, noise = Batches(8 / N, 0, "task 0 at epsilon 8.0"), noise_of("seeded", Cell(8.0, 0), "task 0")
     list(private_steps(model.net, texts, plan, model.noises.steps, coins, noise, task_loss("answer"), device="cpu"))
@@ -165,7 +164,7 @@ def test_before_the_last_task_there_is_no_model() -> None:
 
 def steps_by_hand(model: baseline.Baseline, inputs: adapted_model.TrainingInputs, divisor: float) -> None:
     """Three steps along the mean gradient of all these texts."""
-    descent = Descent(list(model.net.trainable().values()), Schedule(1.0, 3, 1.0, 2e-3, 1.0))
+    descent = Descent(list(model.net.trainable().values()), dpsgd.Schedule(1.0, 3, 1.0, 2e-3, 1.0))
     for _ in range(3):
         descent.step(mean_gradient(model.net, inputs, divisor))
 
@@ -216,7 +215,7 @@ def test_what_gem_turns_by_has_the_noise_that_is_charged_for_it(monkeypatch: pyt
     asked = spec("lm-gem", 8.0, epochs=4)
     model = gem.Gem(asked, Cell(8.0, 0), known(2))
     through(model, *(replace(one, train=one.train.take(np.zeros(0, np.int64))) for one in (task(0), task(1))))
-    std = plan_of(asked, 2).noises(8.0).references * asked.params.clip_norm * (1 + ROUNDING) / asked.params.kept(N)
+    std = plan_of(asked, 2).noises(8.0).references * asked.params.clip_norm * (1 + dpsgd.ROUNDING) / asked.params.kept(N)
     everything = torch.cat(drawn).double()
     statistic = float(everything.square().sum()) / std**2
     low, high = chi2.ppf([5e-7, 1 - 5e-7], len(everything))

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 from torch import Tensor, nn
 
+from dpcl_core import errors, spec
 from dpcl_core.backbones import causal, kept_states
 from dpcl_core.data.texts import PADDING
-from dpcl_core.errors import Diverged
 from dpcl_core.methods.common.dpsgd import ROUNDING, Schedule
 from dpcl_core.methods.language import evaluation, ewc, gem, olora, training
 from dpcl_core.methods.language import gradients as of_texts
@@ -24,7 +24,6 @@ from dpcl_core.methods.language.gradients import Batch, Forks, Gradients, batch_
 from dpcl_core.methods.language.public_text import ANSWER, PAD, TEXT, Prompted, answer_ids, prompted, template
 from dpcl_core.methods.language.training import Descent, plain_steps, private_steps, task_loss
 from dpcl_core.privacy.noise import Batches, SeededNoise
-from dpcl_core.spec import Cell
 from tests.backbones import language_models
 from tests.methods.language import tiny
 from tests.methods.language.tiny import ALL
@@ -32,7 +31,7 @@ from tests.methods.training import Prescribed
 from tests.support.watching import watched
 
 PLAN = Schedule(sample_rate=0.5, n_steps=6, clip_norm=0.4, learning_rate=0.05, expected_batch=4.0)
-CELL = Cell(1.0, 0)
+CELL = spec.Cell(1.0, 0)
 
 
 def trained(
@@ -130,7 +129,7 @@ def test_no_texts_no_plain_steps() -> None:
 
 
 def test_a_training_that_diverged_stops_with_step_and_learning_rate() -> None:
-    with pytest.raises(Diverged, match=r"step 1 of 6 with params\.learning_rate = 5000"):
+    with pytest.raises(errors.Diverged, match=r"step 1 of 6 with params\.learning_rate = 5000"):
         trained(1.3, Batches(0.5, 1), replace(PLAN, learning_rate=5000.0))
 
 
@@ -290,7 +289,7 @@ def test_a_single_public_text_is_read_alone_with_the_same_result(model: nn.Modul
 # The pieces of PeCL's baselines: replay, importance, turned gradients, stacked adapters, and what joins a step when.
 
 
-NOISE = SeededNoise(Cell(1.0, 0), "tests")
+NOISE = SeededNoise(spec.Cell(1.0, 0), "tests")
 ANSWERS = [(name, [0] * len(name)) for name in [answer_ids(tiny.Letters(), name) for name in tiny.CLASSES]]
 
 
@@ -307,7 +306,7 @@ def likelihood_gradients(net: causal.Adapted, material: TrainingInputs) -> list[
 def test_without_noise_it_is_the_mean_square_of_every_texts_gradient() -> None:
     """Against one backward pass a text, with the same answers drawn."""
     net, material = tiny.adapted(), TrainingInputs(tiny.texts())
-    own, same = (SeededNoise(Cell(1.0, 0), "answers") for _ in range(2))
+    own, same = (SeededNoise(spec.Cell(1.0, 0), "answers") for _ in range(2))
     drawn = ewc.sampled(net, material, ANSWERS, own, device="cpu")
     squares = torch.stack([gradient.square() for gradient in likelihood_gradients(net, drawn)])
     found = ewc.release_fisher(net, material, ANSWERS, 10.0, math.inf, 20.0, same, device="cpu")

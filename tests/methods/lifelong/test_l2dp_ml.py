@@ -25,8 +25,7 @@ from dpcl_core.privacy.noise import SeededNoise
 from dpcl_core.scenarios.stream import Examples, Task
 from dpcl_core.spec import Cell, RunSpec
 from tests.methods.training import public_context, taught
-from tests.support.asserting import refuses
-from tests.support.watching import watched
+from tests.support import asserting, watching
 
 FORM = Form((8, 8, 1), 0.0, 1.0)
 N_CLASSES, SIZE = 4, 64
@@ -83,7 +82,7 @@ def batch(learner: L2dpMl, n: int = 10) -> nets.Batch:
 
 def test_three_draws_are_made_in_a_run_whatever_its_length(monkeypatch: pytest.MonkeyPatch) -> None:
     shapes: list[tuple[int, ...]] = []
-    watched(monkeypatch, SeededNoise, "laplace", lambda found, given: shapes.append(given[1]))
+    watching.watched(monkeypatch, SeededNoise, "laplace", lambda found, given: shapes.append(given[1]))
     learned(spec(epochs=2))
     assert shapes == [(1, 8, 8), (32, 4, 4), (N_CLASSES, 512)]
 
@@ -120,7 +119,7 @@ def test_memory_holds_one_fixed_batch_of_each_task_perturbed_by_the_same_noise(d
 def test_batches_are_the_same_in_every_epoch_and_references_come_from_tasks_before(monkeypatch: pytest.MonkeyPatch) -> None:
     learner = made(spec(epochs=2))
     used: list[Tensor] = []
-    watched(monkeypatch, learner, "_gradients", lambda found, given: used.append(given[0].inputs))
+    watching.watched(monkeypatch, learner, "_gradients", lambda found, given: used.append(given[0].inputs))
     learned(spec(epochs=2), stream(), learner)
     first, later = used[:6], used[6:]  # six steps, and no reference in the first task
     assert all(torch.equal(a, b) for a, b in zip(first[:3], first[3:], strict=True))
@@ -424,7 +423,7 @@ def test_without_a_budget_there_is_no_noise_and_no_claim() -> None:
 
 
 def test_a_budget_too_small_to_split_is_refused() -> None:
-    refuses(r"privacy.epsilons = .*ε1 = 0", mnist, "witness", 5000, 5e-324)
+    asserting.refuses(r"privacy.epsilons = .*ε1 = 0", mnist, "witness", 5000, 5e-324)
 
 
 ROWS = [Form((width,), -1.0, 1.0) for width in (1, 3, 28, 200)]  # one pixel with a channel for each number: no picture
