@@ -36,7 +36,7 @@ from dpcl_core.spec import Adjacency
 #
 # So tails are not cut off and nothing is lost between floating-point numbers. Assumptions: bits are fair and independent,
 # and NumPy's and Python's log, cos and sin are within 8 units in the last place, in single precision within 4
-# (`tests/privacy/test_rounded.py` measures them), square roots and arithmetic within half of one (IEEE 754). Run times are
+# (`tests/privacy/test_noise.py` measures them), square roots and arithmetic within half of one (IEEE 754). Run times are
 # not covered: a number that is computed again takes longer.
 #
 # s / g is split into an integer and a remainder in [-1/2, 1/2], both exact, and the noise is added to the remainder only, so

@@ -16,8 +16,7 @@ from dpcl_core.methods.language import gradients
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.stream import Examples, Task
 from dpcl_core.spec import RunSpec
-from tests.methods import pecl_small
-from tests.methods.training import public_context
+from tests.methods import pecl_small, training
 from tests.support import clients
 
 N_TASKS, NOMINAL, _PER_TASK = 3, 24, 21  # examples of a task: the public number, and how many there are
@@ -110,7 +109,7 @@ def facts(asked: RunSpec) -> PublicContext:
         return clients.known(OF_CLIENTS, PUBLIC)
     if _is_of_texts(asked.method):
         return pecl_small.known(n_tasks=N_TASKS, may_show=False)
-    return public_context(36, 2 * N_TASKS, N_TASKS * NOMINAL, N_TASKS, form=Form((6, 6, 1), 0.0, 1.0))
+    return training.public_context(36, 2 * N_TASKS, N_TASKS * NOMINAL, N_TASKS, form=Form((6, 6, 1), 0.0, 1.0))
 
 
 def _tasks(asked: RunSpec) -> Sequence[Task]:

@@ -26,8 +26,7 @@ from dpcl_core.privacy.ledger import Entry, Ledger, ledger_entries
 from dpcl_core.spec import RunSpec
 from tests.attacks import releases, small_plays
 from tests.attacks.units import IN_ROUNDS, IN_STEPS, PROVED, UNITS
-from tests.methods import small_network
-from tests.methods.test_planned import counted
+from tests.methods import small_network, test_planned
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -181,8 +180,8 @@ def test_what_was_planned_is_what_is_charged(name: str) -> None:
     _, ledger, _ = honest(name)
     spec = PLAYS[name].spec
     plan = references.run_plan(spec, spec, small_plays.facts(spec), [spec.cells()], 1)
-    assert {epsilon: counted(book) for epsilon, book in plan.ledgers} == {
-        spec.privacy.epsilons[0]: counted(ledger_entries(ledger))
+    assert {epsilon: test_planned.counted(book) for epsilon, book in plan.ledgers} == {
+        spec.privacy.epsilons[0]: test_planned.counted(ledger_entries(ledger))
     }
 
 

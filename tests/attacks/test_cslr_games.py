@@ -25,8 +25,7 @@ def test_printed_noise_over_all_rounds_breaks_its_claim(claimed: float, multipli
     found = cslr_games.audited(replace(PRINTED, claimed=claimed, noise_multiplier=multiplier), "rounds", 1000)
     assert found.lower_bound > claimed
     assert found.accounted == math.inf
-    truth = cslr_accounting.costs(cslr_accounting.Reading(multiplier)).pld
-    assert found.lower_bound < truth
+    assert found.lower_bound < cslr_accounting.costs(cslr_accounting.Reading(multiplier)).pld
 
 
 @pytest.mark.parametrize(("sample_rate", "n_rounds"), [(1.0, 4), (0.3, 50)])
@@ -79,8 +78,7 @@ def test_clustering_breaks_a_claim_that_its_noise_would_keep() -> None:
 
 
 def test_a_head_in_the_clear_tells_for_certain() -> None:
-    found = cslr_games.audited(PRINTED, "head", 1000)
-    assert found.trials == 100
+    assert cslr_games.audited(PRINTED, "head", 1000).trials == 100
     guesses = ATTACKS["head"].play(PRINTED, noise.ReleaseNoise(), 20)
     assert (guesses.hits, guesses.false_alarms) == (20, 0)
 
@@ -110,8 +108,7 @@ def test_a_runs_own_settings_are_what_is_attacked() -> None:
 def test_lists_noised_at_home_are_what_is_attacked() -> None:
     """The attack proves no more than the Gaussian of all the lists allows: 1.5 of its 3.8 mostly, 0.2 up or down."""
     own = {"rounds": 1, "participation": 1.0, "noisy_lists": True, "list_size": 1, "modes_per_task": 1}
-    scenario = {"kind": "federated", "clients": 20, "tasks": 2}
-    spec = published(1.0, math.inf, params=own, scenario=scenario)
+    spec = published(1.0, math.inf, params=own, scenario={"kind": "federated", "clients": 20, "tasks": 2})
     assert [one.list_size for one in map(partial(cslr_games.setting, spec), (1.0, math.inf))] == [1, 1]
     assert audits.fitting(spec) == ("lists", "head")
     bounded, clear = audits.auditor("cslr-published")(spec, 2000)

@@ -14,16 +14,15 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from dpcl_core import cli, combinations
+from dpcl_core import cli, combinations, errors
 from dpcl_core.attacks import catalog, feature_games, federated_games, language_games, lifelong_games, play
 from dpcl_core.attacks.play import Game
-from dpcl_core.errors import BadInput
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.federated.client_release import WeightedSlots
-from dpcl_core.privacy import gaussian
-from dpcl_core.privacy.audit_bounds import Audited
+from dpcl_core.privacy import audit_bounds, gaussian
 from tests.attacks import mutants
 from tests.attacks.asked import asked
+from tests.support.asserting import refuses
 from tests.test_any_data import KINDS, QUICK, network
 
 FEATURES, LIFELONG = "dpcl_core.methods.features", "dpcl_core.methods.lifelong"
@@ -199,9 +198,8 @@ def test_who_watches_the_stream_sees_more_than_who_looks_at_the_newest_model(mak
     assert all_of[0] == pytest.approx(newest[0])
     assert all_of[-1] > newest[-1] + 0.05
     assert all_of[-1] > all_of[0] - 0.01
-    mu = 1 / gaussian.sigma(epsilon, 1e-5)
-    assert all_of[-1] == pytest.approx(norm.cdf(mu / math.sqrt(2)), abs=0.05)
-    assert Audited.read(found.document()) == found
+    assert all_of[-1] == pytest.approx(norm.cdf(1 / gaussian.sigma(epsilon, 1e-5) / math.sqrt(2)), abs=0.05)
+    assert audit_bounds.Audited.read(found.document()) == found
 
 
 @pytest.mark.usefixtures("fixed_noise")
@@ -259,8 +257,7 @@ def shared(module: str) -> Callable[[pytest.MonkeyPatch], None]:
 
 
 def clients_of_one_task(epsilon: float) -> Game:
-    in_one_task = {**CLIENTS["scenario"], "partition": "domain", "protocol": "domain-incremental"}
-    return clients(epsilon, scenario=in_one_task)
+    return clients(epsilon, scenario={**CLIENTS["scenario"], "partition": "domain", "protocol": "domain-incremental"})
 
 
 # A fault, the game that it is put into, its budget, learners on each side, and what is proved at least.
@@ -366,8 +363,7 @@ def test_200_short_audits_with_real_noise_raise_no_more_than_18_alarms() -> None
 
 
 def test_without_replacement_there_are_no_copies_to_audit() -> None:
-    with pytest.raises(BadInput, match="must be replace"):
-        catalog.auditor("independent-laplace")(asked("independent-laplace", 8.0), 100)
+    refuses("must be replace", catalog.auditor("independent-laplace"), asked("independent-laplace", 8.0), 100)
 
 
 def test_every_method_that_says_proved_has_an_audit_through_its_learner() -> None:
@@ -389,6 +385,6 @@ def test_whatever_data_a_method_takes_it_has_an_audit_or_says_why_not() -> None:
             try:
                 catalog.auditor(method)
                 n_audits += 1
-            except BadInput:
+            except errors.BadInput:
                 assert play.refusal(spec), (family, kind, method)
     assert n_audits >= 20

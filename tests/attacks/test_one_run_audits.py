@@ -13,7 +13,6 @@ from scipy.stats import binom
 from dpcl_core import cli
 from dpcl_core.attacks import catalog as attacks
 from dpcl_core.attacks import feature_games, federated_games, language_games, lifelong_games, one_run, play
-from dpcl_core.errors import BadInput
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.features import side_by_side
 from dpcl_core.privacy import audit_bounds, gaussian
@@ -22,7 +21,7 @@ from dpcl_core.scenarios.catalog import Permuted
 from dpcl_core.spec import RunSpec, fields_of
 from tests.attacks import mutants
 from tests.attacks.asked import asked
-from tests.support import replay, tiers
+from tests.support import asserting, replay, tiers
 
 DELTA = 1e-5
 
@@ -39,8 +38,7 @@ def nulls(n: int, epsilon: float, seed: int, factor: float = 1.0) -> tuple[np.nd
     """Scores of n coins under Gaussian noise that costs epsilon, times a factor."""
     random = np.random.default_rng(seed)
     coins = random.integers(0, 2, n).astype(bool)
-    mu = 1 / gaussian.sigma(epsilon, DELTA) / factor
-    return random.normal(mu * coins)[:, None], coins
+    return random.normal(coins / gaussian.sigma(epsilon, DELTA) / factor)[:, None], coins
 
 
 def judged(seed: int, factor: float = 1.0) -> audit_bounds.Audited:
@@ -54,8 +52,7 @@ def test_a_method_that_keeps_its_word_is_rarely_called_wrong_and_one_with_half_t
     assert sum(one.exceeds for one in found) <= 18
     factor = float(found[0].detects.removeprefix("noise × "))
     assert 0.1 < factor < 1.0
-    broken = [judged(seed, factor) for seed in range(50)]
-    assert sum(one.exceeds for one in broken) >= binom.ppf(1e-3, 50, 0.85)
+    assert sum(judged(seed, factor).exceeds for seed in range(50)) >= binom.ppf(1e-3, 50, 0.85)
 
 
 def test_the_chance_of_a_right_guess_is_that_of_simulated_scores() -> None:
@@ -125,8 +122,7 @@ def a_run(method: str) -> RunSpec:
         return asked(method, 4.0, preset="pecl-synthetic", adjacency="replace", params=local)
     adjacency = "replace" if method == "independent-laplace" else "add-remove"
     params = {"epochs": 1, "sample_rate": 0.5} if method == "dp-agem" else {}
-    scenario = {"kind": "split", "tasks": 2}
-    return asked(method, 4.0, adjacency=adjacency, labels="prior", scenario=scenario, params=params)
+    return asked(method, 4.0, adjacency=adjacency, labels="prior", scenario={"kind": "split", "tasks": 2}, params=params)
 
 
 def test_every_method_of_the_catalogue_is_played_or_says_why_not() -> None:
@@ -156,13 +152,11 @@ def test_without_noise_every_guess_is_right(method: str, small: None) -> None:
 @pytest.mark.parametrize("method", play.REFUSED)
 def test_a_method_that_is_not_played_is_refused_in_a_sentence(method: str) -> None:
     refused = replace(spec(), method=method, params=methods.card(method).params())
-    with pytest.raises(BadInput, match=f"^method = {method}: cannot be audited in one training: "):
-        one_run.audited(refused, 1.0)
+    asserting.refuses(f"^method = {method}: cannot be audited in one training: ", one_run.audited, refused, 1.0)
 
 
 def test_settings_that_leave_nothing_of_anyones_own_are_refused() -> None:
-    even = asked("label-means", 4.0, **{**FED, "params": {"slots": "even"}})
-    assert "params.slots = even" in str(play.refusal(even))
+    assert "params.slots = even" in str(play.refusal(asked("label-means", 4.0, **{**FED, "params": {"slots": "even"}})))
     film = spec("peft-ensemble", params={"adapter": "film"}, data={"dataset": "mnist", "backbone": "vit-cifar100"})
     for chosen in (spec("peft-ensemble"), film, of_texts("lm-er")):
         assert play.refusal(chosen) is None
@@ -283,8 +277,7 @@ def test_people_who_recur_are_told_by_every_release(method: str, adapter: str, f
 def test_who_is_in_one_task_is_played_in_one_unless_it_is_read_again() -> None:
     tasks = {one: feature_games.pictures_game(of_pictures(*one), 4.0, 5).known.n_tasks for one in PICTURES}
     assert list(tasks.values()) == [1, 1, 2]
-    once = of_pictures("non-cl", "film", release="once")
-    assert feature_games.pictures_game(once, 4.0, 5).known.n_tasks == 1
+    assert feature_games.pictures_game(of_pictures("non-cl", "film", release="once"), 4.0, 5).known.n_tasks == 1
 
 
 # Faults that only releases after the first task show: no audit of one task can find them.

@@ -29,8 +29,7 @@ from tests.support.tiers import quick
 
 
 def published(epsilon: float = 10.0, **params: object) -> RunSpec:
-    data = {"dataset": "digits"}
-    return asked("pecl-published", epsilon, adjacency="replace", delta=1e-6, params=params, data=data)
+    return asked("pecl-published", epsilon, adjacency="replace", delta=1e-6, params=params, data={"dataset": "digits"})
 
 
 def life_audited(
@@ -145,15 +144,13 @@ def test_a_long_life_is_attacked_in_part_and_in_seconds(monkeypatch: pytest.Monk
 
 def test_the_one_way_bound_is_the_one_inequality() -> None:
     assert one_way_bound(1000, 1000, 0, 1000, 1e-6) == pytest.approx(5.6006, abs=1e-4)
-    assert one_way_bound(0, 1000, 0, 1000, 1e-6) == 0.0
-    assert one_way_bound(1000, 1000, 1000, 1000, 1e-6) == 0.0
+    assert (one_way_bound(0, 1000, 0, 1000, 1e-6), one_way_bound(1000, 1000, 1000, 1000, 1e-6)) == (0.0, 0.0)
     assert one_way_bound(10, 1000, 0, 1000, 1e-6) < one_way_bound(1000, 1000, 900, 1000, 1e-6) + 1
 
 
 def test_a_one_way_bound_is_wrong_no_more_often_than_it_says() -> None:
     """Both sides have one law: a bound above 0 is an error, in at most 5 % of audits; 400 of them, six standard errors."""
-    generator = np.random.default_rng(0)
-    hits, alarms = generator.binomial(500, 0.3, (2, 400))
+    hits, alarms = np.random.default_rng(0).binomial(500, 0.3, (2, 400))
     wrong = np.mean([one_way_bound(int(a), 500, int(b), 500, 0.0) > 0 for a, b in zip(hits, alarms, strict=True)])
     assert wrong <= 0.05 + 6 * (0.05 * 0.95 / 400) ** 0.5
 
@@ -211,8 +208,7 @@ def test_one_noise_a_text_hides_stop_words_and_still_tells_its_level() -> None:
     setting = Setting(1.0, 10.0, 1e-6, 3, 64, True)
     assert token_noise_games.audited(setting, "exact", 500).lower_bound == 0
     found = token_noise_games.audited(setting, "level", 1000)
-    assert found.claimed == pytest.approx(1 + 9 * (0.5 - 0.5 / 64) ** 2)
-    assert found.lower_bound > found.claimed
+    assert pytest.approx(1 + 9 * (0.5 - 0.5 / 64) ** 2) == found.claimed < found.lower_bound
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
@@ -234,8 +230,7 @@ def test_the_released_vectors_are_the_mechanisms_own() -> None:
     """Normal noise of the printed ratio on clipped rows: variance by its law, six standard deviations."""
     ratios = PUBLISHED.ratios([1.0, 5.0])
     assert ratios == pytest.approx([5.2988, 1.0598], abs=5e-5)
-    table = 3 * np.eye(2, 32)
-    seen = token_noise_games._released(PUBLISHED, table, [0, 1], ratios, ReleaseNoise(), 2000)
+    seen = token_noise_games._released(PUBLISHED, 3 * np.eye(2, 32), [0, 1], ratios, ReleaseNoise(), 2000)
     rest = (seen - np.eye(2, 32)) / ratios[:, None]
     for place in range(2):
         assert np.square(rest[:, place]).mean() == pytest.approx(1, abs=6 * math.sqrt(2 / (2000 * 32)))
@@ -300,14 +295,12 @@ def test_the_mean_of_releases_has_the_noise_it_says() -> None:
     rows = np.zeros((200, 100))
     std = np.linspace(0.5, 2, 200)
     once = noisy_mean_rows(rows, std, 1, SeededNoise(CELL, "0"))
-    nine = noisy_mean_rows(rows, std, 9, SeededNoise(CELL, "0"))
-    assert nine == pytest.approx(once / 3)
+    assert noisy_mean_rows(rows, std, 9, SeededNoise(CELL, "0")) == pytest.approx(once / 3)
     assert (once / std[:, None]).std() == pytest.approx(1, abs=5 / math.sqrt(2 * once.size))
 
 
 def test_without_noise_every_token_is_read() -> None:
-    table = np.random.default_rng(0).standard_normal((50, 8))
-    assert share_recovered(table, np.arange(50), 0.0, 1) == 1
+    assert share_recovered(np.random.default_rng(0).standard_normal((50, 8)), np.arange(50), 0.0, 1) == 1
 
 
 def test_nearest_equals_a_loop(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -323,12 +316,10 @@ def test_nearest_equals_a_loop(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_published_noise_gives_stop_words_away_and_one_noise_for_all_does_not() -> None:
     """As published, stop words alone have distance 0. Equal noise, on rows of equal length: chance, 0.5."""
-    generator = np.random.default_rng(4)
-    table = text_mechanisms.clipped(10 * generator.standard_normal((400, 64)), 1.0)
+    table = text_mechanisms.clipped(10 * np.random.default_rng(4).standard_normal((400, 64)), 1.0)
     tokens = np.arange(400)
     is_stop = tokens % 4 == 0
-    published = np.where(is_stop, 0.0, printed(10.0))
-    noisy = noisy_mean_rows(table[tokens], published, 1, SeededNoise(CELL, "2"))
+    noisy = noisy_mean_rows(table[tokens], np.where(is_stop, 0.0, printed(10.0)), 1, SeededNoise(CELL, "2"))
     np.testing.assert_array_equal(nearest_rows(table, noisy)[1] == 0, is_stop)
     even = noisy_mean_rows(table[tokens], np.full(400, printed(10.0)), 1, SeededNoise(CELL, "2"))
     evidence = -nearest_rows(table, even)[1]

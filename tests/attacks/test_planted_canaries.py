@@ -31,10 +31,9 @@ def few(found: Mails) -> Mails:
     """One mail of each code that is planted 16 times, and these codes beside the controls; three mails to test with."""
     codes = tuple(code for code in found.canaries if code.repetitions == 16)
     rows = [first_mail(found, code.prefix + code.code) for code in codes]
-    kept = tuple(code for code in found.canaries if code.repetitions in (0, 16))
     return Mails(
         found.train[rows][:, : FEW.length], found.labels[rows], found.test[:3, : FEW.length], found.test_labels[:3],
-        found.classes, kept,
+        found.classes, tuple(code for code in found.canaries if code.repetitions in (0, 16)),
     )  # fmt: skip
 
 
@@ -53,8 +52,7 @@ def test_mails_hold_their_codes_so_often_and_controls_never() -> None:
     for found in every():
         for code in found.canaries:
             ids = ready.encode(code.prefix + code.code)[0]
-            n_times = int((found.train[:, : len(ids), TOKEN] == ids).all(axis=1).sum())
-            assert n_times == code.repetitions
+            assert int((found.train[:, : len(ids), TOKEN] == ids).all(axis=1).sum()) == code.repetitions
         counts = {level: sum(code.repetitions == level for code in found.canaries) for level in planted_canaries.LEVELS}
         assert counts == planted_canaries.n_codes()
     first, second, _ = every()
@@ -96,8 +94,7 @@ def test_three_seeds_of_the_recorded_trainings() -> None:
     def mean(variant: Variant) -> tuple[float, float, float]:
         """Of codes planted 16 times, of controls, and of the first from the least likely end."""
         told = [planted_canaries.trained(Settings(), variant, found, seed) for seed, found in enumerate(every())]
-        rows = [(one.exposure(16), one.exposure(0), one.below(16)) for one in told]
-        one, two, three = np.mean(rows, axis=0).tolist()
+        one, two, three = np.mean([(one.exposure(16), one.exposure(0), one.below(16)) for one in told], axis=0).tolist()
         return one, two, three
 
     none, printed, hinge, mask, answer, answer_printed = map(mean, (NONE, PRINTED, HINGE, MASK, ANSWER, ANSWER_PRINTED))

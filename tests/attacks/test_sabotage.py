@@ -18,15 +18,7 @@ import pytest
 from dpcl_core.methods import catalog
 from dpcl_core.privacy import noise
 from dpcl_core.privacy.ledger import Ledger
-from tests.attacks import (
-    small_plays,
-    spy,
-    test_charges,
-    test_list_sabotage,
-    test_one_run_audits,
-    test_sensitivity,
-    test_stream_sabotage,
-)
+from tests.attacks import releases, small_plays, test_charges, test_one_run_audits, test_sensitivity, test_shared_sabotage
 from tests.attacks.units import IN_ROUNDS, IN_STEPS, PROVED, UNITS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -161,11 +153,10 @@ FAULTS: Mapping[str, Callable[[pytest.MonkeyPatch], None]] = {
     "recorded coins": recorded_coins,
     "seeded `_batches`": batches_seeded,
 }
-HEADS = ("peft-ensemble", "naive", "non-cl")
 READING_AGAIN = ("dp-agem", "lm-er", "lm-gem")  # with charges for people of earlier tasks
 ONLY: Mapping[str, tuple[str, ...]] = {  # faults that only these methods can have
     "recorded coins": (*IN_STEPS, *IN_ROUNDS),
-    "seeded `_batches`": HEADS,
+    "seeded `_batches`": ("peft-ensemble", "naive", "non-cl"),
     "replays clean": ("dp-agem", "lm-gem"),  # lm-er replays in the same sum, under the same noise
     "replays uncharged": READING_AGAIN,
 }
@@ -174,7 +165,7 @@ ELSEWHERE = {  # what the spy cannot see: the scale of noisy copies
     "test_noise_is_laplace_of_the_scale_that_two_records_can_differ_by",
 }
 _GROUP = "tests/privacy/test_group.py"
-_COINS, _RESTS = "tests/scenarios/test_coins.py", "tests/scenarios/test_one_vs_rest.py"
+_COINS, _RESTS = "tests/scenarios/test_federated.py", "tests/scenarios/test_catalog.py"
 _AUDITS, _DOORS = "tests/attacks/test_learner_audits.py", "tests/test_neighbours.py"
 _OWN, _TEXTS = "tests/backbones/test_own_networks.py", "tests/methods/features/test_text_adapters.py"
 # Of methods on data, streams and networks that were opened to them later.
@@ -211,7 +202,7 @@ def found(method: str, fault: Callable[[pytest.MonkeyPatch], None] | None) -> st
     """What does not fit together in a play of the method under this fault."""
     asked = small_plays.spec(method)
     catalog.maker(method)  # loads what a fault is put into
-    with spy.watching() as seen, pytest.MonkeyPatch.context() as patch:
+    with releases.watching() as seen, pytest.MonkeyPatch.context() as patch:
         small_plays.without_gradients(patch)
         if fault is not None:
             fault(patch)
@@ -220,7 +211,7 @@ def found(method: str, fault: Callable[[pytest.MonkeyPatch], None] | None) -> st
             seen.forget()
         _, ledger = small_plays.played(asked)
     people = "" if method not in READING_AGAIN or _pays_for_replays(ledger) else "nobody is charged for what is read again"
-    return people or spy.trouble(seen, ledger, *UNITS[method])
+    return people or releases.trouble(seen, ledger, *UNITS[method])
 
 
 def _pays_for_replays(ledger: Ledger) -> bool:
@@ -282,10 +273,10 @@ def table() -> str:
         "",
         "## Noise that is remembered over tasks",
         "",
-        "`test_stream_sabotage` plays the cosine learner with remembered noise, also broken off and resumed. It holds all "
+        "`test_shared_sabotage` plays the cosine learner with remembered noise, also broken off and resumed. It holds all "
         "that leaves against an accountant of its own: independent Gaussians, and how far one person moves each.",
         "",
-        *test_stream_sabotage.table(),
+        *test_shared_sabotage.table(),
         "",
         "## Audits in one training, over tasks",
         "",
@@ -296,10 +287,10 @@ def table() -> str:
         "",
         "## Lists that are given to learners",
         "",
-        "`test_list_sabotage` holds what a client's leaving changes of what is counted, and what a run with learned lists "
+        "`test_shared_sabotage` holds what a client's leaving changes of what is counted, and what a run with learned lists "
         "has in its ledger, against what was asked for.",
         "",
-        *test_list_sabotage.table(),
+        *test_shared_sabotage.list_table(),
         "",
         "## Methods on data, streams and networks that were opened to them later",
         "",

@@ -10,15 +10,13 @@ import pytest
 
 from dpcl_core.methods import catalog
 from dpcl_core.methods.common import per_example_gradients as of_networks
-from dpcl_core.methods.features import linear_heads
-from dpcl_core.methods.features.trainer import Trainer
+from dpcl_core.methods.features import linear_heads, trainer
 from dpcl_core.methods.federated import client_training, fedcil_dp
+from dpcl_core.methods.language import baseline, training
 from dpcl_core.methods.language import gradients as of_texts
-from dpcl_core.methods.language import training
-from dpcl_core.methods.language.baseline import Baseline
 from dpcl_core.methods.lifelong import dp_agem
 from dpcl_core.privacy import mechanisms, noise, text_mechanisms
-from tests.attacks import mutants, small_plays, spy
+from tests.attacks import mutants, releases, small_plays
 from tests.attacks.units import PROVED, UNITS
 from tests.support.tiers import of_methods
 
@@ -32,7 +30,7 @@ def trouble(method: str, fault: Fault | None) -> str:
         asked = replace(asked, params=replace(asked.params, mean_score="public"))
     catalog.maker(method)  # loads what a fault is put into
     for neighbour in (None, 0):
-        with pytest.MonkeyPatch.context() as patch, spy.watching() as seen:
+        with pytest.MonkeyPatch.context() as patch, releases.watching() as seen:
             random = np.random.default_rng(3)
             patch.setattr("ssl.RAND_bytes", random.bytes)
             patch.setattr("os.urandom", random.bytes)
@@ -44,14 +42,15 @@ def trouble(method: str, fault: Fault | None) -> str:
     one, other = plays
     if one.stds != other.stds or one.expected != other.expected:
         return "noise or divisor depends on who is there"
-    gaussians, _ = spy.charged(ledger)
+    gaussians, _ = releases.multipliers(ledger)
     units, draws = UNITS[method]
     if method == "independent-laplace":
         allowed = ledger.entries[0].event.epsilon
-        return "" if 0 < spy.apart(one, other, draws, order=1) <= allowed * (1 + 1e-6) else "a record moves its copy too far"
+        moved = releases.apart(one, other, draws, order=1)
+        return "" if 0 < moved <= allowed * (1 + 1e-6) else "a record moves its copy too far"
     first = one.stds[0]
     z = max(z for z in gaussians for unit in units if math.isclose(first, z * unit, rel_tol=1e-6))
-    moved = spy.apart(one, other, draws)
+    moved = releases.apart(one, other, draws)
     return "" if 0 < moved <= (1 + 1e-6) / z else f"one person moves a release by {moved * z:g} times what is accounted"
 
 
@@ -135,7 +134,7 @@ def clients_clipped_together(patch: pytest.MonkeyPatch) -> None:
 
 def realised_plan(patch: pytest.MonkeyPatch) -> None:
     """Steps and divisors from how many examples there are."""
-    patch.setattr(Trainer, "_plan", lambda self, work: self._params.schedule(len(work.examples)))
+    patch.setattr(trainer.Trainer, "_plan", lambda self, work: self._params.schedule(len(work.examples)))
 
 
 def realised_of_networks(patch: pytest.MonkeyPatch) -> None:
@@ -149,12 +148,12 @@ def realised_of_networks(patch: pytest.MonkeyPatch) -> None:
 
 
 def realised_of_baselines(patch: pytest.MonkeyPatch) -> None:
-    honest = Baseline.gradient_fn
+    honest = baseline.Baseline.gradient_fn
 
     def gradient_fn(self: Any, inputs: Any, expected: float, *args: Any) -> Any:
         return honest(self, inputs, 0.5 * len(inputs), *args)
 
-    patch.setattr(Baseline, "gradient_fn", gradient_fn)
+    patch.setattr(baseline.Baseline, "gradient_fn", gradient_fn)
 
 
 def realised_of_pecl(patch: pytest.MonkeyPatch) -> None:

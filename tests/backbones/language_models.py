@@ -50,6 +50,5 @@ def put(folder: Path, family: str = "gpt2") -> Path:
         sizes = {"num_hidden_layers": 1, "num_attention_heads": 2}
         model = BertForMaskedLM(BertConfig(vocab_size=SIZE, hidden_size=16, intermediate_size=32, **sizes))
     model.save_pretrained(folder)
-    inner = tokenizer()
-    PreTrainedTokenizerFast(tokenizer_object=inner, eos_token="<|endoftext|>").save_pretrained(folder)
+    PreTrainedTokenizerFast(tokenizer_object=tokenizer(), eos_token="<|endoftext|>").save_pretrained(folder)
     return folder

@@ -14,8 +14,6 @@ from torch import Tensor
 
 from dpcl_core.backbones import causal, kept_states, plain_language
 from dpcl_core.backbones.causal import Adapted
-from dpcl_core.backbones.kept_states import KeptStates
-from dpcl_core.backbones.plain_language import STOP_WORDS, Tokenizer
 from dpcl_core.backbones.weights import ensure_torchvision
 from dpcl_core.data.texts import KIND, KINDS, PADDING, STOP, TOKEN, Span, Texts
 from dpcl_core.errors import BadInput
@@ -46,8 +44,7 @@ def test_fresh_adapters_change_nothing_and_trained_ones_do(name: str, weights: P
     found = model(model.embed(tokens), mask)
     assert found.shape == (3, 12, size)
     torch.testing.assert_close(found, frozen(input_ids=tokens).logits, atol=1e-6, rtol=0)
-    changed = drawn_anew(model)(model.embed(tokens), mask)
-    assert (changed - found).abs().max() > 1e-3
+    assert (drawn_anew(model)(model.embed(tokens), mask) - found).abs().max() > 1e-3
     torch.testing.assert_close(frozen(input_ids=tokens).logits, found, atol=1e-6, rtol=0)
 
 
@@ -92,8 +89,7 @@ def test_there_is_no_dropout_even_in_training_mode(name: str, weights: Path) -> 
     language_models.put(weights / "somebody--gpt2")
     model = drawn_anew(causal.adapted(name, "cpu", rank=4, alpha=8, seed=0)).train()
     tokens = ids(2, 9, plain_language.load_tokenizer(name).size)
-    results = [model(model.embed(tokens), torch.ones_like(tokens)) for _ in range(2)]
-    assert torch.equal(*results)
+    assert torch.equal(*(model(model.embed(tokens), torch.ones_like(tokens)) for _ in range(2)))
 
 
 def test_gradients_reach_the_factors_alone_and_pass_to_the_embeddings(weights: Path) -> None:
@@ -112,16 +108,14 @@ def test_padding_at_the_end_changes_nothing_before_it(weights: Path) -> None:
     tokens[1, 7:] = -1
     mask = (tokens >= 0).long()
     together = model(model.embed(tokens), mask)
-    alone = model(model.embed(tokens[1:, :7]), mask[1:, :7])
-    torch.testing.assert_close(together[1:, :7], alone, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(together[1:, :7], model(model.embed(tokens[1:, :7]), mask[1:, :7]), atol=1e-5, rtol=1e-5)
 
 
 def test_how_far_a_model_looks_back_is_known_and_longer_texts_are_refused(weights: Path) -> None:
     language_models.put(weights / "somebody--llama", "llama")
     assert causal.adapted("hf:somebody/llama", "cpu", rank=1, alpha=1, seed=0).context == 64
     model = causal.adapted("lm-tiny", "cpu", rank=1, alpha=1, seed=0)
-    assert model.context == 256
-    assert model.embed(ids(1, 256, 1000)).shape == (1, 256, 64)
+    assert (model.context, model.embed(ids(1, 256, 1000)).shape) == (256, (1, 256, 64))
     assert model.embed(torch.arange(1536)).shape == (1536, 64)
     with pytest.raises(BadInput, match=r"^data\.backbone = lm-tiny: looks back on 256 tokens, and a text .* has 257: lower"):
         model.embed(ids(1, 257, 1000))
@@ -229,8 +223,8 @@ def test_logits_of_some_tokens_are_those_among_all(kind: str) -> None:
     assert head.weight is whole  # type: ignore[union-attr]
 
 
-def kept(net: Adapted, folder: Path) -> KeptStates:
-    return KeptStates(net._below, net.public.identity, 16, folder)
+def kept(net: Adapted, folder: Path) -> kept_states.KeptStates:
+    return kept_states.KeptStates(net._below, net.public.identity, 16, folder)
 
 
 def test_kept_states_are_the_fresh_ones_to_the_bit(tmp_path: Path) -> None:
@@ -260,8 +254,7 @@ def test_a_damaged_file_is_computed_again_and_another_network_has_its_own(tmp_pa
     (file,) = tmp_path.iterdir()
     file.write_bytes(b"0" + file.read_bytes()[1:])
     assert torch.equal(kept(net, tmp_path).of(IDS[:1], mask), fresh)
-    others = [Adapted(network("llama", seed=1), 2, 4.0, 0, 2), Adapted(network("llama"), 2, 4.0, 0, 1)]
-    for other in others:
+    for other in (Adapted(network("llama", seed=1), 2, 4.0, 0, 2), Adapted(network("llama"), 2, 4.0, 0, 1)):
         assert not torch.equal(kept(other, tmp_path).of(IDS[:1], mask), fresh)
     assert len(list(tmp_path.iterdir())) == 3
 
@@ -298,8 +291,7 @@ def by_transformers(tokens: NDArray[np.int64]) -> NDArray[np.float64]:
     """log P of every token of texts without padding, in double precision."""
     exact = copy.deepcopy(causal.load("lm-tiny")).double()
     marks = np.full((len(tokens), 1), plain_language.load_tokenizer("lm-tiny").bos)
-    inputs = torch.from_numpy(np.concatenate([marks, tokens[:, :-1]], axis=1))
-    scores = exact(input_ids=inputs).logits.log_softmax(-1)
+    scores = exact(input_ids=torch.from_numpy(np.concatenate([marks, tokens[:, :-1]], axis=1))).logits.log_softmax(-1)
     found: NDArray[np.float64] = scores.gather(2, torch.from_numpy(tokens)[:, :, None])[:, :, 0].numpy()
     return found
 
@@ -315,8 +307,7 @@ def test_padding_changes_nothing_and_counts_zero(model: plain_language.PlainMode
     alone = [model.log_probabilities(row[None, : 5 * (place + 1)])[0] for place, row in enumerate(tokens)]
     for place in range(6):
         tokens[place, 5 * (place + 1) :] = PADDING
-    together = model.log_probabilities(tokens)
-    for place, row in enumerate(together):
+    for place, row in enumerate(model.log_probabilities(tokens)):
         np.testing.assert_allclose(row[: 5 * (place + 1)], alone[place], atol=TOLERANCE, rtol=RELATIVE)
         assert not row[5 * (place + 1) :].any()
 
@@ -341,8 +332,7 @@ def test_long_texts_are_read_in_windows_half_of_which_is_new(model: plain_langua
     for end in range(context + context // 2, tokens.shape[1], context // 2):
         window = by_transformers(tokens[:, end - context : end])[0]
         np.testing.assert_allclose(found[end - context // 2 : end], window[-(context // 2) :], atol=TOLERANCE, rtol=RELATIVE)
-    last = by_transformers(tokens[:, -context:])[0]
-    np.testing.assert_allclose(found[-17:], last[-17:], atol=TOLERANCE, rtol=RELATIVE)
+    np.testing.assert_allclose(found[-17:], by_transformers(tokens[:, -context:])[0][-17:], atol=TOLERANCE, rtol=RELATIVE)
     assert (found < 0).all()
 
 
@@ -387,8 +377,7 @@ SPANS = (Span(12, 20, "NAME"), Span(24, 33, "CARD"), Span(38, 50, "D:public figu
 
 def by_hand(string: str, spans: tuple[Span, ...], length: int) -> np.ndarray:
     """Character by character, token by token."""
-    ready = plain_language.load_tokenizer("lm-tiny")
-    ids, offsets = ready.encode(string)
+    ids, offsets = plain_language.load_tokenizer("lm-tiny").encode(string)
     found = np.zeros((length, 3), np.int32)
     found[:, TOKEN] = PADDING
     for place, (token, (start, end)) in enumerate(list(zip(ids, offsets, strict=True))[:length]):
@@ -398,7 +387,7 @@ def by_hand(string: str, spans: tuple[Span, ...], length: int) -> np.ndarray:
         while right < len(string) and not string[end - 1].isspace() and not string[right].isspace():
             right += 1
         kinds = [1 + KINDS.index(span.kind) for span in spans for spot in range(start, end) if span.start <= spot < span.end]
-        found[place] = token, string[left:right].lower() in STOP_WORDS, kinds[-1] if kinds else 0
+        found[place] = token, string[left:right].lower() in plain_language.STOP_WORDS, kinds[-1] if kinds else 0
     return found
 
 
@@ -423,8 +412,7 @@ def test_a_stop_word_inside_a_span_is_both() -> None:
 def test_only_whole_words_are_stop_words() -> None:
     found = plain_language.read(Texts(["to them, Theodor and, and ANd"]), "lm-tiny", 64)[0]
     shown = [plain_language.load_tokenizer("lm-tiny").shown(token) for token in found[found[:, TOKEN] != PADDING, TOKEN]]
-    stopped = "".join(text for text, stop in zip(shown, found[:, STOP], strict=False) if stop)
-    assert stopped == "to and ANd"
+    assert "".join(text for text, stop in zip(shown, found[:, STOP], strict=False) if stop) == "to and ANd"
 
 
 def test_ten_times_as_many_texts_take_about_ten_times_as_many_steps() -> None:
@@ -450,15 +438,14 @@ ODD = ["", " ", "a", "\U0001f600 smile \U0001f469\u200d\U0001f680", "שלום ע
 
 
 @pytest.fixture(scope="module")
-def bundled() -> Tokenizer:
+def bundled() -> plain_language.Tokenizer:
     return plain_language.load_tokenizer("lm-tiny")
 
 
 @pytest.mark.parametrize("string", ODD)
-def test_every_character_of_any_text_is_in_a_token(bundled: Tokenizer, string: str) -> None:
+def test_every_character_of_any_text_is_in_a_token(bundled: plain_language.Tokenizer, string: str) -> None:
     ids, offsets = bundled.encode(string)
-    covered = {place for start, end in offsets for place in range(start, end)}
-    assert covered == set(range(len(string)))
+    assert {place for start, end in offsets for place in range(start, end)} == set(range(len(string)))
     assert all(0 <= token < bundled.size for token in ids)
     assert not {bundled.bos, bundled.eos} & set(ids)
     assert bundled.encode_all(ODD)[ODD.index(string)] == (ids, offsets)
@@ -473,14 +460,14 @@ def test_offsets_run_through_the_text_in_order(string: str) -> None:
     assert (offsets[0][0], offsets[-1][1]) == (0, len(string)) if string else offsets == []
 
 
-def test_tokens_are_shown_as_they_stand_in_the_text(bundled: Tokenizer) -> None:
+def test_tokens_are_shown_as_they_stand_in_the_text(bundled: plain_language.Tokenizer) -> None:
     string = "Your code is 4711, says Anna O'Neil of 12 Elm St."
     ids, offsets = bundled.encode(string)
     assert [bundled.shown(token) for token in ids] == [string[start:end] for start, end in offsets]
     assert bundled.shown(bundled.encode("\U0001f600")[0][0]) == "�"
 
 
-def test_every_digit_is_a_token_of_its_own(bundled: Tokenizer) -> None:
+def test_every_digit_is_a_token_of_its_own(bundled: plain_language.Tokenizer) -> None:
     ids, _ = bundled.encode("card 4000001234567890, born 1987-11-02, flat 7b")
     digits = [bundled.shown(token) for token in ids if any(letter.isdigit() for letter in bundled.shown(token))]
     assert "".join(digits) == "4000001234567890198711027"
@@ -488,7 +475,7 @@ def test_every_digit_is_a_token_of_its_own(bundled: Tokenizer) -> None:
     assert len({bundled.encode(str(digit))[0][0] for digit in range(10)}) == 10
 
 
-def test_a_text_that_spells_a_mark_does_not_make_one(bundled: Tokenizer) -> None:
+def test_a_text_that_spells_a_mark_does_not_make_one(bundled: plain_language.Tokenizer) -> None:
     """Nor one of a model of the hub."""
     for mark in (plain_language.START, plain_language.END):
         ids, _ = bundled.encode(f"before {mark} after")
@@ -498,4 +485,4 @@ def test_a_text_that_spells_a_mark_does_not_make_one(bundled: Tokenizer) -> None
     end = inner.token_to_id("<|endoftext|>")
     assert end == language_models.SIZE - 1
     assert end in inner.encode("a <|endoftext|>").ids
-    assert end not in Tokenizer(inner, end, end).encode("a <|endoftext|>")[0]
+    assert end not in plain_language.Tokenizer(inner, end, end).encode("a <|endoftext|>")[0]

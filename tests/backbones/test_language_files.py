@@ -17,7 +17,7 @@ from dpcl_core.errors import BadInput, DataMissing
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.language.params import LanguageParams
 from tests.backbones import language_models
-from tests.support.asserting import refusal_of
+from tests.support.asserting import refusal_of, refuses
 from tests.support.tiers import quick
 from tests.support.waiting import python
 
@@ -63,12 +63,10 @@ def test_files_that_are_not_the_cards_are_refused(bundle: Path) -> None:
     for name, read in (("lm-tiny.safetensors", plain_language.load), ("lm-tiny.safetensors", causal._bundled)):
         content = (bundle / name).read_bytes()
         (bundle / name).write_bytes(content[:-1] + b"x")
-        with pytest.raises(BadInput, match="must be the one on its card"):
-            read()
+        refuses("must be the one on its card", read)
         (bundle / name).write_bytes(content)
     (bundle / "tokenizer.json").write_text("{}")
-    with pytest.raises(BadInput, match="must be the one on its card"):
-        plain_language.load_tokenizer("lm-tiny")
+    refuses("must be the one on its card", plain_language.load_tokenizer, "lm-tiny")
 
 
 def test_without_the_hub_a_folder_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,10 +74,8 @@ def test_without_the_hub_a_folder_is_asked_for(tmp_path: Path, monkeypatch: pyte
     sentence = catalog.available(card) or ""
     assert "put a folder somebody--gpt2 with its config.json" in sentence
     assert "hub cannot be reached" in sentence
-    with pytest.raises(DataMissing, match="somebody--gpt2"):
-        plain_language.load_tokenizer(card.name)
-    with pytest.raises(DataMissing, match="somebody--gpt2"):
-        causal.load(card.name)
+    refuses("somebody--gpt2", plain_language.load_tokenizer, card.name, error=DataMissing)
+    refuses("somebody--gpt2", causal.load, card.name, error=DataMissing)
     monkeypatch.setenv("DPCL_WEIGHTS", str(tmp_path))
     language_models.put(tmp_path / "somebody--gpt2")
     assert catalog.available(card) is None
@@ -158,16 +154,14 @@ def test_a_download_that_fails_gives_one_sentence(error: Exception, said: str, m
 
 def test_a_folder_without_a_tokenizer_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DPCL_WEIGHTS", str(tmp_path))
-    folder = language_models.put(tmp_path / "somebody--gpt2")
-    (folder / "tokenizer.json").unlink()
+    (language_models.put(tmp_path / "somebody--gpt2") / "tokenizer.json").unlink()
     with pytest.raises(BadInput, match="must have a tokenizer that transformers can read") as caught:
         plain_language.load_tokenizer(f"hf:{MODEL}")
     assert "\n" not in str(caught.value)
 
 
 def test_a_language_model_gives_no_features() -> None:
-    with pytest.raises(BadInput, match="must be a backbone that gives features"):
-        extractor.load("lm-tiny")
+    refuses("must be a backbone that gives features", extractor.load, "lm-tiny")
 
 
 # Texts, language models and methods that train them belong together; anything else is one sentence before a run starts.
@@ -320,5 +314,4 @@ def test_weights_link_that_leads_out_is_refused(tmp_path: Path, monkeypatch: pyt
     folder.mkdir()
     (folder / "test_vit.safetensors").symlink_to(secret)
     monkeypatch.setenv("DPCL_WEIGHTS", str(folder))
-    with pytest.raises(BadInput, match="inside"):
-        weights.local("test_vit.safetensors")
+    refuses("inside", weights.local, "test_vit.safetensors")

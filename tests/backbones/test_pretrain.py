@@ -92,8 +92,7 @@ def test_rows_begin_with_the_start_of_a_text_and_hold_whole_texts_but_the_last()
     assert table.shape[1] == 33
     assert (table[:, 0] == ready.bos).all()
     for row in table:
-        texts = np.split(row, np.flatnonzero(row == ready.bos))[1:]
-        for text in texts[:-1]:
+        for text in np.split(row, np.flatnonzero(row == ready.bos))[1:-1]:
             assert text[1:-1].tolist() in encoded
             assert text[-1] == ready.eos
 

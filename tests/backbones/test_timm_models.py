@@ -12,11 +12,10 @@ from numpy.typing import NDArray
 from PIL import Image
 from safetensors.torch import save_file
 
-from dpcl_core.backbones import extractor
-from dpcl_core.backbones.weights import ensure_torchvision
+from dpcl_core.backbones import extractor, weights
 from dpcl_core.data.dataset import Images
-from dpcl_core.errors import BadInput, DataMissing
-from tests.support.asserting import refusal_of
+from dpcl_core.errors import DataMissing
+from tests.support.asserting import refusal_of, refuses
 
 pytestmark = pytest.mark.skipif(find_spec("timm") is None, reason="timm is not installed")
 MODEL = "test_vit.r160_in1k"
@@ -26,7 +25,7 @@ IMAGES = Images(np.random.default_rng(0).integers(0, 256, (3, 20, 30, 3), dtype=
 @pytest.fixture
 def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> torch.nn.Module:
     """A model with random weights, whose file (classifier included) lies in the weights folder."""
-    ensure_torchvision()
+    weights.ensure_torchvision()
     import timm
 
     torch.manual_seed(0)
@@ -81,5 +80,4 @@ def test_weights_that_are_nowhere_say_what_to_put_where() -> None:
 
 @pytest.mark.parametrize("name", ["timm:no_such_network", "timm:test_vit.no_such_tag"])
 def test_model_that_timm_does_not_know_is_refused(name: str) -> None:
-    with pytest.raises(BadInput, match="is no model of the installed timm"):
-        extractor.load(name)
+    refuses("is no model of the installed timm", extractor.load, name)

@@ -13,18 +13,15 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
-from dpcl_core import apart, checks, cli, engine, export
+from dpcl_core import apart, checks, cli, engine, errors, export
 from dpcl_core.classifiers import folder, predict
-from dpcl_core.data import dataset, table_features
+from dpcl_core.data import columns, dataset, table_features
 from dpcl_core.data.card import Feature
-from dpcl_core.data.columns import Column, Table
 from dpcl_core.data.rows import digits
 from dpcl_core.data.table_features import RowEncoding
-from dpcl_core.errors import BadInput
 from dpcl_core.methods.common import classifier
 from dpcl_core.runs.store import Store
-from tests.support import replay
-from tests.support.asserting import document_of, printed
+from tests.support import asserting, replay
 from tests.support.tiers import quick
 from tests.support.waiting import python
 from tests.test_neighbours import METHODS, D, lies
@@ -158,7 +155,7 @@ def test_a_classifier_that_found_no_label_names_none(tmp_path: Path, written: Pa
 
 
 def test_a_run_without_a_bound_gives_no_classifier_alone(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="kept no classifier that has a privacy bound"):
+    with pytest.raises(errors.BadInput, match="kept no classifier that has a privacy bound"):
         export.classifier(*ran({"privacy.epsilons": (math.inf,)}, tmp_path))
 
 
@@ -182,7 +179,7 @@ def test_a_folder_of_pictures_a_picture_and_their_features_get_the_same_answer(w
 
 
 def test_the_terminal_prints_one_document(written: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    document = document_of(capsys, "predict", str(written / "DIR"), str(written / "INPUT.npz"), "--after", "1")
+    document = asserting.document_of(capsys, "predict", str(written / "DIR"), str(written / "INPUT.npz"), "--after", "1")
     assert (document["epsilon"], document["after_task"], document["protected"]) == (8.0, 1, True)
     assert len(document["predictions"]) == 10
     assert len(document["predictions"][0]["scores"]) == 5, "the classes of the first task"
@@ -229,23 +226,20 @@ def test_an_input_that_cannot_be_used_is_one_sentence(
     ({"task": 1}, "must be left out"),
 ])  # fmt: skip
 def test_a_model_that_is_not_there_is_one_sentence(choice: Mapping[str, object], said: str, written: Path) -> None:
-    with pytest.raises(BadInput, match=said):
+    with pytest.raises(errors.BadInput, match=said):
         predict.predicted(written / "DIR", written / "INPUT.npz", **choice)  # type: ignore[arg-type]
 
 
 def test_a_damaged_folder_is_one_sentence(written: Path, tmp_path: Path) -> None:
     document = json.loads((written / "DIR" / "classifier" / "classifier.json").read_text(encoding="utf-8"))
-    with pytest.raises(BadInput, match="must be a folder written by dpcl export"):
-        folder.read_classifier(tmp_path)
+    asserting.refuses("must be a folder written by dpcl export", folder.read_classifier, tmp_path)
     for place, (changes, said) in enumerate([({"version": 2}, "version"), ({"models": [], "x": 1}, "x")]):
         (tmp_path / str(place)).mkdir()
         (tmp_path / str(place) / "classifier.json").write_text(json.dumps({**document, **changes}), encoding="utf-8")
-        with pytest.raises(BadInput, match=said):
-            folder.read_classifier(tmp_path / str(place))
+        asserting.refuses(said, folder.read_classifier, tmp_path / str(place))
     document["models"][0]["steps"][1]["files"] = ["../../store.sqlite"]
     (tmp_path / "classifier.json").write_text(json.dumps(document), encoding="utf-8")
-    with pytest.raises(BadInput):
-        folder.read_classifier(tmp_path)
+    asserting.refusal_of(folder.read_classifier, tmp_path)
 
 
 KINDS: Mapping[str, tuple[str, str, list[str], list[str]]] = {
@@ -267,7 +261,7 @@ def test_every_kind_of_example_is_read_as_the_run_read_it(
     lies(door, D, tmp_path, monkeypatch)
     spec, store = neighbour(method, changes, door[0]), Store(f"sqlite:///{tmp_path / 'store.sqlite'}")
     run_id = replay.fill(store, spec, list(engine.run(spec)))
-    printed(capsys, "export", run_id, "--to", str(tmp_path / "DIR"), "--store", store.url, "--unprotected")
+    asserting.printed(capsys, "export", run_id, "--to", str(tmp_path / "DIR"), "--store", store.url, "--unprotected")
     monkeypatch.setenv("DPCL_DATA", str(tmp_path / "nothing"))
     random = np.random.default_rng(0)
     arrays = {
@@ -279,7 +273,7 @@ def test_every_kind_of_example_is_read_as_the_run_read_it(
     else:
         lines = "Ada saw Rome" if asked.endswith("txt") else "text,other\nmine,1\n\"not, mine\",2\n"
         (tmp_path / asked).write_text(lines, encoding="utf-8")
-    document = document_of(capsys, "predict", str(tmp_path / "DIR"), str(tmp_path / asked), *more)
+    document = asserting.document_of(capsys, "predict", str(tmp_path / "DIR"), str(tmp_path / asked), *more)
     assert [one["input"] for one in document["predictions"]] == names
     known = {name for one in store.classifiers(run_id) for name in one.competing}
     assert {one["label"] for one in document["predictions"]} <= known
@@ -297,8 +291,8 @@ def rows(n: int) -> str:
 
 def export_of(table: Path, capsys: pytest.CaptureFixture[str], *more: str) -> None:
     """Runs on a table and exports the run into DIR beside it, from a terminal."""
-    run_id = document_of(capsys, "run", "--data", str(table), "--set", "seeds=[0]", *more)["run_id"]
-    printed(capsys, "export", run_id, "--to", str(table.parent / "DIR"))
+    run_id = asserting.document_of(capsys, "run", "--data", str(table), "--set", "seeds=[0]", *more)["run_id"]
+    asserting.printed(capsys, "export", run_id, "--to", str(table.parent / "DIR"))
 
 
 @pytest.fixture
@@ -339,8 +333,7 @@ def test_texts_are_asked_about_in_the_column_of_the_run(tmp_path: Path, capsys: 
     more = ["--target", "mark", "--text", "report", "--set", "data.backbone=hashed-text"]
     export_of(tmp_path / "reports.csv", capsys, *more)
     (tmp_path / "new.csv").write_text("id,report\n1,it broke\n2,all was fine\n", encoding="utf-8")
-    found = predict.predicted(tmp_path / "DIR", tmp_path / "new.csv").predictions
-    assert [one.label for one in found] == ["minus", "plus"]
+    assert [one.label for one in predict.predicted(tmp_path / "DIR", tmp_path / "new.csv").predictions] == ["minus", "plus"]
     (tmp_path / "other.csv").write_text("id,text\n1,it broke\n", encoding="utf-8")
     assert cli.main(["predict", str(tmp_path / "DIR"), str(tmp_path / "other.csv")]) == 2
     assert "must have the column report, or numbers alone; it has id, text" in capsys.readouterr().err
@@ -348,6 +341,6 @@ def test_texts_are_asked_about_in_the_column_of_the_run(tmp_path: Path, capsys: 
 
 def test_an_embedding_is_scaled_as_those_of_the_run_were(tmp_path: Path) -> None:
     cells = {"x": ["3", "0"], "y": ["4", ""], "label": ["a", "b"]}
-    table = Table({name: Column("text", values) for name, values in cells.items()}, 2)
+    table = columns.Table({name: columns.Column("text", values) for name, values in cells.items()}, 2)
     encoding = table_features.read_encoding(RowEncoding((Feature("x"), Feature("y")), (1, 1), is_embedding=True).document())
     np.testing.assert_array_equal(encoding.values(table, "x.csv"), np.array([[0.6, 0.8], [0, 0]], np.float32))

@@ -13,12 +13,11 @@ from sklearn.datasets import load_digits
 from sklearn.pipeline import make_pipeline
 
 import dpcl_core as dpcl
-from dpcl_core import export
+from dpcl_core import errors, export
 from dpcl_core.classifiers import onnx_graph, predict, written
-from dpcl_core.classifiers.onnx_graph import graph
-from dpcl_core.errors import BadInput, DataMissing
 from dpcl_core.methods.common.classifier import Step
 from dpcl_core.runs.store import Store
+from tests.support.asserting import refuses
 
 pytestmark = pytest.mark.usefixtures("home")
 N, K = 1000, 12
@@ -68,7 +67,7 @@ STEPS: dict[str, tuple[str, list[Step]]] = {
 def test_a_thousand_rows_are_classified_alike(name: str) -> None:
     rule, steps = STEPS[name]
     expected = predict.rule(rule)(steps, rows())
-    labels, scores = executed(graph(rule, steps, np.array(steps[-1].competing)), rows())
+    labels, scores = executed(onnx_graph.graph(rule, steps, np.array(steps[-1].competing)), rows())
     np.testing.assert_array_equal(np.isfinite(scores), np.isfinite(expected))
     # Ours are products in single precision where weights are: a hundred thousandth of the largest term, and rows reach 2^20.
     far = np.linalg.norm(np.nan_to_num(rows(), posinf=0, neginf=0), axis=1) > 1e3
@@ -87,12 +86,10 @@ def test_estimators_are_written_with_their_own_labels(tmp_path: Path) -> None:
     of_numbers = dpcl.DPCosineClassifier(classes=range(10)).fit(X, y)
     of_words = dpcl.DPHeadEnsemble(epsilon=math.inf, classes=words, epochs=3, rule="entropy").fit(X / 16, words[y])
     for model, given in ((of_numbers, X), (of_words, X / 16)):
-        path = dpcl.to_onnx(model, tmp_path / "model.onnx")
-        labels, _ = executed(path, given[:N])
+        labels, _ = executed(dpcl.to_onnx(model, tmp_path / "model.onnx"), given[:N])
         assert (labels == model.predict(given[:N])).mean() >= 0.999
         assert labels.dtype.kind == model.classes_.dtype.kind or labels.dtype.kind == "O"
-    with pytest.raises(BadInput, match="from_model = Pipeline: must be"):
-        dpcl.to_onnx(make_pipeline(of_numbers), tmp_path / "model.onnx")
+    refuses("from_model = Pipeline: must be", dpcl.to_onnx, make_pipeline(of_numbers), tmp_path / "model.onnx")
 
 
 @pytest.mark.parametrize("here", [True, False])
@@ -109,19 +106,15 @@ def test_a_run_is_written_with_its_statement_and_only_what_has_a_bound(here: boo
         executed(dpcl.to_onnx(result, tmp_path / "one.onnx", epsilon=1.0, after=after), features)[1] for after in (1, None)
     )
     assert (first != last).any()
-    with pytest.raises(BadInput, match="has no such classifier"):
-        dpcl.to_onnx(result, tmp_path / "model.onnx", epsilon=math.inf)
+    refuses("has no such classifier", dpcl.to_onnx, result, tmp_path / "model.onnx", epsilon=math.inf)
     if here:
         return
-    store = Store()
     export.write(tmp_path / "DIR", written.files(
-        str(result.run_id), result.spec, result.events, store.classifiers(str(result.run_id))
+        str(result.run_id), result.spec, result.events, Store().classifiers(str(result.run_id))
     ) | {"privacy_card.json": b"{}"})  # fmt: skip
-    again = executed(dpcl.to_onnx(tmp_path / "DIR", tmp_path / "again.onnx"), features)
-    assert (again[0] == labels).all()
+    assert (executed(dpcl.to_onnx(tmp_path / "DIR", tmp_path / "again.onnx"), features)[0] == labels).all()
     np.savez(tmp_path / "rows.npz", features=features)
-    found = predict.predicted(tmp_path / "DIR", tmp_path / "rows.npz").predictions
-    assert [one.label for one in found] == labels.tolist()
+    assert [one.label for one in predict.predicted(tmp_path / "DIR", tmp_path / "rows.npz").predictions] == labels.tolist()
 
 
 def test_features_are_taken_along_the_public_axes_of_a_run() -> None:
@@ -132,19 +125,17 @@ def test_features_are_taken_along_the_public_axes_of_a_run() -> None:
     given = draws.normal(size=(N, 30)).astype(np.float32)
     rule, steps = STEPS["sums"]
     expected = predict.rule(rule)(steps, axes.along(given))
-    _, scores = executed(graph(rule, steps, np.array(NAMES[:4]), axes), given)
+    _, scores = executed(onnx_graph.graph(rule, steps, np.array(NAMES[:4]), axes), given)
     np.testing.assert_allclose(scores, expected, atol=1e-5)  # ours are coordinates in single precision
 
 
 def test_what_cannot_be_written_is_said_in_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _, steps = STEPS["sums"]
-    with pytest.raises(BadInput, match="classifier = network: must be a linear or a cosine classifier"):
-        graph("network", steps, np.array(NAMES))
-    with pytest.raises(BadInput, match="no class: was released"):
-        graph("heads", [member(0)], np.array(NAMES[:4]))
+    with pytest.raises(errors.BadInput, match="classifier = network: must be a linear or a cosine classifier"):
+        onnx_graph.graph("network", steps, np.array(NAMES))
+    refuses("no class: was released", onnx_graph.graph, "heads", [member(0)], np.array(NAMES[:4]))
     monkeypatch.setitem(sys.modules, "onnx", None)
     monkeypatch.setattr(onnx_graph.machine, "find_spec", lambda name: None)
-    with pytest.raises(DataMissing, match=r"needs onnx: pip install 'dpcl\[onnx\]'"):
-        graph("cosine", steps, np.array(NAMES[:4]))
-    with pytest.raises(BadInput, match="from_model = 3"):
-        dpcl.to_onnx(3, tmp_path / "model.onnx")
+    with pytest.raises(errors.DataMissing, match=r"needs onnx: pip install 'dpcl\[onnx\]'"):
+        onnx_graph.graph("cosine", steps, np.array(NAMES[:4]))
+    refuses("from_model = 3", dpcl.to_onnx, 3, tmp_path / "model.onnx")

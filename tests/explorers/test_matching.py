@@ -121,7 +121,6 @@ def test_the_sweep_keeps_what_no_anchor_changes(source: Rematch) -> None:
     assert (set(swept), swept["Hungarian"]) == (set(matching.SWEPT), source.now.agreement_at["Hungarian"])
     assert swept[matching.CENTRED] != source.now.agreement_at[matching.CENTRED]
     scores = source.scores(0.0)
-    assert scores is not None
     assert scores.mean_rate[-1] == pytest.approx(source.now.anchors.mean_rate[-1], abs=0.05)  # type: ignore[union-attr]
 
 
@@ -190,7 +189,6 @@ def test_long_lists_are_compared_in_part_by_the_run_and_anew_alike(monkeypatch: 
 
 def test_tasks_of_lists_of_unlike_length_are_matched_for_those_told_of_in_all(source: Rematch) -> None:
     of = source.now.lists
-    assert of is not None
     assert of.log_variances is not None
     n_numbers = len(of.means.steps) * of.means.width  # at most a byte a number, before base64
     assert len(of.means.values) < 4 / 3 * n_numbers + 64
@@ -214,8 +212,7 @@ def lists_with(modes: np.ndarray) -> Lists:
     """Lists whose entry at place j of client i has mean (i, j, its mode); those of mode -1 have no weight."""
     n, length = modes.shape
     at = np.stack([*np.indices((n, length)), modes], axis=2).astype(float)
-    exists = modes >= 0
-    return Lists(exists / length, at, np.full((n, length, D), 0.5), (modes[..., None] == np.arange(9)).astype(float))
+    return Lists((modes >= 0) / length, at, np.full((n, length, D), 0.5), (modes[..., None] == np.arange(9)).astype(float))
 
 
 def test_of_every_mode_the_first_entry_comes_before_any_second(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -293,8 +290,7 @@ def test_regret_is_what_the_next_best_assignment_adds(world: modes.World, maps: 
     for row in range(4):
         barred = min(total for order, total in totals.items() if order[row] != best[row])
         assert said.entries.regret[row] == pytest.approx((barred - totals[best]) / totals[best], rel=1e-3)
-    loose = projection_maps.signatures(CELL, 0, 0, replace(matched, is_one_to_one=False), maps)
-    assert set(loose.entries.regret) == {None}
+    assert set(projection_maps.signatures(CELL, 0, 0, replace(matched, is_one_to_one=False), maps).entries.regret) == {None}
 
 
 def test_noise_on_a_prototype_is_as_wide_on_the_map(world: modes.World, maps: projection_maps.ProjectionMaps) -> None:
@@ -312,7 +308,6 @@ def test_noise_of_a_linear_map_is_as_wide_as_it_is_drawn(world: modes.World, map
     """The variance of 256 draws is off by 60 % with probability below 1e-9."""
     matched = modes.client_side(world, CENTRED, 50, 4.0, 1, 1)
     rows = np.random.default_rng(1).standard_normal((256, len(matched.prototypes), modes.SHORT))
-    assert matched.noise_axes is not None
     moved = matched.prototypes + matched.noise_std * rows[..., : matched.noise_axes.shape[1]] @ matched.noise_axes.T
     spread = np.full(moved.shape, 1e-3)
     said = projection_maps.signatures(CELL, 0, 1, matched, maps).prototypes
@@ -365,7 +360,6 @@ def test_noise_is_on_means_and_second_moments_and_a_level_of_zero_changes_nothin
 
 def test_more_anchors_widen_the_least_gap_and_leave_the_rate_alone(long: World) -> None:
     found = matching.anchor_scores(long.lists, long.modes, long.anchors, long.view, long.rule, 0)
-    assert found is not None
     assert found.m == matching.COUNTS
     assert (np.diff(found.least_gap) >= 0).all()  # the sets are nested
     assert abs(found.mean_rate[-1] - found.mean_rate[3]) < 0.1
@@ -374,7 +368,6 @@ def test_more_anchors_widen_the_least_gap_and_leave_the_rate_alone(long: World) 
         assert asked == (matching.anchors_needed(n, 0.05, p) if p else math.inf)
     wanted = matching.anchors_needed(4800, 0.05, found.least_rate[-1])
     many = matching.anchor_scores(long.lists, long.modes, long.anchors, long.view, long.rule, 0, n_lists=4800)
-    assert many is not None
     assert many.needed[-1] == wanted > found.needed[-1]
     same = np.zeros_like(long.modes)  # one mode leaves nothing to tell apart
     assert matching.anchor_scores(long.lists, same, long.anchors, long.view, long.rule, 0) is None

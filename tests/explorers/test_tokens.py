@@ -8,17 +8,16 @@ import numpy as np
 import pytest
 from sklearn.metrics import average_precision_score, roc_auc_score
 
-from dpcl_core import paths
+from dpcl_core import events, paths
 from dpcl_core.attacks import token_noise_games
 from dpcl_core.backbones import plain_language
 from dpcl_core.data.texts import KIND, KINDS, STOP, TOKEN, Span, Texts
-from dpcl_core.events import ScoredText
 from dpcl_core.explorers import tokens
 from dpcl_core.explorers.token_reader import ReaderEnded, TokenReader
 from dpcl_core.explorers.tokens import AGAINST, EVERY, SHOWN, Dials, Layer, auroc, average_precision, gathered, scores
 from dpcl_core.methods.language import sensitivity
 from dpcl_core.privacy import text_mechanisms
-from tests.support import javascript
+from tests.support import asserting, javascript
 from tests.support.texts import SCORED
 
 STRINGS = (
@@ -31,8 +30,7 @@ STRINGS = (
 def test_tokens_joined_are_the_text(string: str) -> None:
     (found,) = tokens.scored(Texts([string]))
     assert "".join(found.tokens) == string
-    n = len(found.tokens)
-    assert n == len(found.probability) == len(found.commonness) == len(found.is_stop) == len(found.kinds)
+    assert len(found.tokens) == len(found.probability) == len(found.commonness) == len(found.is_stop) == len(found.kinds)
     assert all(0 < p <= 1 for p in found.probability)
 
 
@@ -60,7 +58,7 @@ def test_a_text_is_scored_as_the_methods_read_it() -> None:
 ])  # fmt: skip
 def test_a_text_that_was_cut_stops_before_the_word_that_was_cut(words: tuple[str, ...], whole: tuple[str, ...]) -> None:
     n = len(words)
-    text = tokens.whole_words(ScoredText(words, (0.5,) * n, (0.1,) * n, (False,) * n, ("",) * n, "calm"))
+    text = tokens.whole_words(events.ScoredText(words, (0.5,) * n, (0.1,) * n, (False,) * n, ("",) * n, "calm"))
     assert (text.tokens, len(text.probability), len(text.kinds)) == (whole, len(whole), len(whole))
 
 
@@ -120,10 +118,8 @@ def test_a_text_adds_up_the_noise_of_its_noised_tokens_alone() -> None:
 
 
 def test_a_score_below_0_is_told_of() -> None:
-    common = ScoredText((".",), (1.0,), (-0.154,), (False,), ("",), "")
-    said = tokens.warning([common], USUAL)
-    assert said is not None
-    assert "above the upper end of its range, 10" in said
+    common = events.ScoredText((".",), (1.0,), (-0.154,), (False,), ("",), "")
+    assert "above the upper end of its range, 10" in tokens.warning([common], USUAL)
     assert float(tokens.values(common, "nominal", USUAL)[0]) > 10
     assert tokens.warning([SCORED], USUAL) is None
     assert tokens.warning([], USUAL) is None
@@ -273,8 +269,7 @@ def reader() -> Iterator[TokenReader]:
 def test_it_scores_as_this_process_does(reader: TokenReader) -> None:
     found = reader.scored(READ, ("a", "b", "c"), TASKS)
     counts = tokens.counted([Texts(list(task)) for task in TASKS])
-    expected = tokens.scored(READ, sensitivity.commonness(counts), ["a", "b", "c"])
-    for one, other in zip(found, expected, strict=True):
+    for one, other in zip(found, tokens.scored(READ, sensitivity.commonness(counts), ["a", "b", "c"]), strict=True):
         assert (one.tokens, one.is_stop, one.kinds, one.label) == (other.tokens, other.is_stop, other.kinds, other.label)
         np.testing.assert_allclose(one.probability, other.probability, rtol=1e-5)
         np.testing.assert_allclose(one.commonness, other.commonness, rtol=1e-12)
@@ -284,19 +279,15 @@ def test_it_scores_as_this_process_does(reader: TokenReader) -> None:
 def test_without_noise_all_is_read_and_another_tokenization_is_refused(reader: TokenReader) -> None:
     n_tokens = len(reader.scored(READ.take(np.array([0])), ("",))[0].tokens)
     read = reader.read(READ.strings[0], [0.0] * n_tokens, 1)
-    assert read is not None
     assert "".join(read[0]) == READ.strings[0]
     assert all(read[1])
-    blurred = reader.read(READ.strings[0], [1000.0] * n_tokens, 1)
-    assert blurred is not None
-    assert sum(blurred[1]) < n_tokens
+    assert sum(reader.read(READ.strings[0], [1000.0] * n_tokens, 1)[1]) < n_tokens
     assert reader.read(READ.strings[0], [0.0], 1) is None
 
 
 def test_a_dead_process_is_told_and_the_next_question_starts_another(reader: TokenReader) -> None:
     reader.scored(READ, ("", "", ""))
     process = reader._process
-    assert process is not None
     process.kill()
     process.wait()
     assert reader.scored(READ, ("", "", ""))[0].tokens
@@ -306,6 +297,5 @@ def test_a_dead_process_is_told_and_the_next_question_starts_another(reader: Tok
 
 def test_a_model_that_is_missing_is_told_with_its_repair(reader: TokenReader) -> None:
     other = TokenReader("hf:nobody/nothing")
-    with pytest.raises(ReaderEnded, match=r"data\.backbone"):
-        other.scored(READ, ("", "", ""))
+    asserting.refuses(r"data\.backbone", other.scored, READ, ("", "", ""), error=ReaderEnded)
     other.close()

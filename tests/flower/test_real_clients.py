@@ -14,14 +14,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpcl_core import arrays, cli
-from dpcl_core.checks import ResolvedRun
-from dpcl_core.engine import Opened
-from dpcl_core.errors import BadInput
+from dpcl_core import arrays, checks, cli, engine, errors, learning
 from dpcl_core.events import CellFinished, Classifier, Event, JsonValue, Note, Progress, TaskLearned, to_json
 from dpcl_core.flower import exchange, participant
 from dpcl_core.flower.exchange import Record
-from dpcl_core.learning import Group
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.federated.client_release import Question
 from dpcl_core.privacy.ledger import Ledger
@@ -40,11 +36,11 @@ def asked(method: str, noise: str = "seeded", **changes: object) -> RunSpec:
     return clients.small(method, **changes)
 
 
-def opened(spec: RunSpec, of: TaskStream = OF) -> Opened:
+def opened(spec: RunSpec, of: TaskStream = OF) -> engine.Opened:
     """What the engine would give of the small stream."""
     table = Table(OF.tasks[0].train, OF.tasks[0].test, OF.classes)
     known = clients.known(of, PUBLIC, N)
-    return Opened(ResolvedRun.of(spec, known), table, {0: of}, known, None)  # type: ignore[arg-type]
+    return engine.Opened(checks.ResolvedRun.of(spec, known), table, {0: of}, known, None)  # type: ignore[arg-type]
 
 
 def parts(spec: RunSpec, folder: Path, of: TaskStream = OF) -> list[Path]:
@@ -80,7 +76,7 @@ class Wire:
                     self.dead.add(node)
             if node in self.dead:
                 continue
-            with suppress(BadInput):  # of which Flower only says that there is no answer
+            with suppress(errors.BadInput):  # of which Flower only says that there is no answer
                 honest = exchange.reply(self.folders[node], record)
                 for answer in self.lies[node](record, honest) if node in self.lies else (honest,):
                     yield node, answer
@@ -92,8 +88,7 @@ def network(folders: Sequence[Path]) -> Wire:
 
 def carried_out(folders: Sequence[Path], over: Wire | None = None) -> tuple[list[Event], list[str]]:
     log: list[str] = []
-    part = participant.read_part(folders[0])
-    return list(exchange.events(part, over or network(folders), log.append)), log
+    return list(exchange.events(participant.read_part(folders[0]), over or network(folders), log.append)), log
 
 
 def compared(events: Iterable[Event]) -> list[Mapping[str, JsonValue]]:
@@ -109,7 +104,7 @@ def compared(events: Iterable[Event]) -> list[Mapping[str, JsonValue]]:
 
 def simulated(spec: RunSpec, of: TaskStream = OF) -> list[Event]:
     given = opened(spec, of)
-    return list(Group(spec, given.run, list(spec.cells()), given.streams, given.context).events())
+    return list(learning.Group(spec, given.run, list(spec.cells()), given.streams, given.context).events())
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -131,8 +126,7 @@ def test_several_groups_are_matched_to_what_was_released(tmp_path: Path) -> None
     over = network(folders := parts(spec, tmp_path, again))
     events, _ = carried_out(folders, over)
     assert compared(events) == compared(simulated(spec, again))
-    questions = [record for n, record in over.asked if record["kind"] == "question" and n == 100]
-    first, second = questions
+    first, second = [record for n, record in over.asked if record["kind"] == "question" and n == 100]
     assert first["shape"] == [2, 3, clients.WIDTH]
     assert first["state"] != second["state"]
 
@@ -199,8 +193,7 @@ def test_an_answer_is_exactly_what_was_asked_for(lie: str | None) -> None:
     transport: Any = SimpleNamespace(nodes=lambda: [7], ask=lambda nodes, record: [(7, one) for one in sent])
     part: Any = SimpleNamespace(keys=[sha256(b"a key").hexdigest()])
     log: list[str] = []
-    roll = exchange.Roll(part, transport, log.append, {0: 7})
-    (vector,) = roll.collect(Question(1, 2, 3, np.zeros(0)), np.array([0]))
+    (vector,) = exchange.Roll(part, transport, log.append, {0: 7}).collect(Question(1, 2, 3, np.zeros(0)), np.array([0]))
     assert vector.tolist() == ([1.0, -2.0, 1e30] if lie is None else [0, 0, 0])
     assert log == ([] if lie is None else ["task 2, round 3: client 0 counts as zeros"])
 
@@ -250,8 +243,7 @@ def test_an_oversized_vector_moves_the_sum_by_no_more_than_its_bound(method: str
         roll = exchange.Roll(part, over, lambda line: None)
         roll.gather()
         learner = methods.maker(method)(spec, [cell], part.context, collect=roll.collect)  # type: ignore[call-arg]
-        ledger = Ledger(spec.privacy.delta, spec.privacy.adjacency, "every")
-        list(learner.learn({0: part.stream.tasks[0]}, {cell: ledger}))
+        list(learner.learn({0: part.stream.tasks[0]}, {cell: Ledger(spec.privacy.delta, spec.privacy.adjacency, "every")}))
         seen[name] = learner.released(cell)["sums" if method == "label-means" else "head"].astype(np.float64)
     moved = np.linalg.norm(seen["liar"] - seen["dead"])
     bound = np.hypot(1, 0.5) if method == "label-means" else 1 / N  # the layout's; the clipping norm over five clients
@@ -288,7 +280,7 @@ def test_in_a_release_each_question_is_answered_once_and_noise_is_fresh(method: 
     over = network(folders := parts(spec, tmp_path / "one"))
     first, _ = carried_out(folders, over)
     (folders[0] / participant.EVENTS).write_text("the run's", encoding="utf-8")
-    with pytest.raises(BadInput, match="must be new: its clients have answered a run, which spent their budget"):
+    with pytest.raises(errors.BadInput, match="must be new: its clients have answered a run, which spent their budget"):
         participant.serve(participant.read_part(folders[0]), folders[0], "127.0.0.1:9093")
     for node, record in over.asked:  # and a server that goes on all the same gets nothing from them
         if record["kind"] == "question":
@@ -329,11 +321,10 @@ def test_a_client_refuses_what_its_settings_do_not_ask(tmp_path: Path) -> None:
         (question(good, shape=[2], state=bytes(16)), "question.state"),
         (question(good, state=bytes(8)), "cannot reshape"), ({"kind": "question"}, "state"), ({}, "kind"),
     ]:  # fmt: skip
-        refuses(re.escape(what), exchange.reply, fresh, changed, error=(BadInput, ValueError, KeyError))
+        refuses(re.escape(what), exchange.reply, fresh, changed, error=(errors.BadInput, ValueError, KeyError))
     assert not (fresh / exchange.SPENT).exists()
     assert "vector" in exchange.reply(fresh, good)
-    written_otherwise = [question(good, round=str(good["round"])), question(good, task=float(str(good["task"])))]
-    for same in (good, *written_otherwise):
+    for same in (good, question(good, round=str(good["round"])), question(good, task=float(str(good["task"])))):
         refuses("it was answered before", exchange.reply, fresh, same)
 
 
@@ -416,8 +407,7 @@ def test_a_second_server_is_refused_its_address(tmp_path: Path) -> None:
     folder = parts(asked("label-means"), tmp_path)[0]
     with socket.create_server(("127.0.0.1", 0)) as first:
         address = f"127.0.0.1:{first.getsockname()[1]}"
-        with pytest.raises(BadInput, match="must be free: another server is there"):
-            participant.serve(participant.read_part(folder), folder, address)
+        refuses("must be free: another server is there", participant.serve, participant.read_part(folder), folder, address)
 
 
 def test_commands_refuse_in_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

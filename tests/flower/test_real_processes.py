@@ -19,11 +19,10 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from dpcl_core import checks, engine
+from dpcl_core import checks, engine, learning
 from dpcl_core.backbones import extractor
 from dpcl_core.events import CellFinished, Classifier, Event, Progress, from_json, to_json
 from dpcl_core.flower import exchange, participant
-from dpcl_core.learning import Group
 from dpcl_core.spec import RunSpec
 from tests.flower.test_real_clients import Lie, Wire, compared, one_number, vector, without
 from tests.support.waiting import PATIENCE_SECONDS
@@ -132,7 +131,7 @@ def simulated(spec: RunSpec, *, dead: int | None = None) -> list[Event]:
     """The simulation's events; `dead`: a client without rows in the second task."""
     of, _ = opened(spec)
     streams = {seed: stream if dead is None else without(stream, dead, [1]) for seed, stream in of.streams.items()}
-    return list(Group(spec, of.run, list(spec.cells()), streams, of.context).events())
+    return list(learning.Group(spec, of.run, list(spec.cells()), streams, of.context).events())
 
 
 def honest(method: str, folder: Path) -> tuple[str, float, int]:

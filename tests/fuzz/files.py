@@ -12,11 +12,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dpcl_core import checks, engine, export
+from dpcl_core import checks, engine, errors, export
 from dpcl_core.classifiers import predict
 from dpcl_core.data import intake, schema
 from dpcl_core.data.rows import digits
-from dpcl_core.errors import BadInput
 from dpcl_core.papers import measured
 from dpcl_core.paths import read_file
 from dpcl_core.privacy import card
@@ -44,7 +43,7 @@ class Door:
         """What happens that should not: empty if the file is used, or refused in one sentence."""
         try:
             self.use()
-        except BadInput as refused:
+        except errors.BadInput as refused:
             sentence = str(refused)
             return "" if "\n" not in sentence and len(sentence) < 3000 else f"no sentence: {sentence[:200]}"
         except Exception as error:
@@ -90,7 +89,7 @@ def doors(folder: Path) -> list[Door]:
         try:
             return checks.parse(checks.read_toml(read_file(path, "SPEC.toml").decode()))
         except UnicodeDecodeError as error:
-            raise BadInput("SPEC.toml", path.name, "must be a text file") from error
+            raise errors.BadInput("SPEC.toml", path.name, "must be a text file") from error
 
     def taken(path: Path) -> None:
         with intake.taken_in(intake.Given(path, intake.Asked())):

@@ -11,10 +11,9 @@ from importlib import import_module
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 
-from dpcl_core import checks, engine
+from dpcl_core import checks, engine, errors
 from dpcl_core.backbones import catalog as backbones
 from dpcl_core.data import catalog as datasets
-from dpcl_core.errors import BadInput, failure_kind
 from dpcl_core.methods import catalog as methods
 from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.spec import DataSpec, PrivacySpec, json_schema
@@ -45,15 +44,14 @@ def drawn(draw: random.Random) -> dict[str, object]:
     known = [*datasets.CARDS, *_HOSTED] if draw.random() < 0.5 else ["digits", "pii-synthetic-tiny"]
     dataset, backbone = draw.choice(known), draw.choice([*backbones.CARDS, *_HOSTED])
     if draw.random() < 0.5:  # what fits the data
-        texts = methods.CARDS[method].params().inputs == "text"
-        backbone = backbones.fitting(dataset, is_language_model=texts) or backbone
+        backbone = backbones.fitting(dataset, is_language_model=methods.CARDS[method].params().inputs == "text") or backbone
     raw["data"] = {**_table(raw["data"]), "dataset": dataset, "backbone": backbone}
     for _ in range(draw.choice([0, 0, 0, 1, 1, 2, 5])):
         _spoil(raw, draw)
     return raw
 
 
-def refusal(raw: Mapping[str, object]) -> BadInput | None:
+def refusal(raw: Mapping[str, object]) -> errors.BadInput | None:
     """None if the settings can be carried out; else the error, whose sentence is checked. Any other exception is a finding.
 
     Settings that are accepted are the same after a trip through TOML and through JSON.
@@ -63,7 +61,7 @@ def refusal(raw: Mapping[str, object]) -> BadInput | None:
         assert checks.parse(checks.read_toml(checks.to_toml(spec))) == spec, "TOML changes it"
         assert checks.parse(json.loads(spec.to_json())) == spec, "JSON changes it"
         checks.check_run(spec)
-    except BadInput as refused:
+    except errors.BadInput as refused:
         sentence = str(refused)
         excludes(sentence, "\n", "Traceback")
         assert len(sentence) < 3000
@@ -74,7 +72,7 @@ def refusal(raw: Mapping[str, object]) -> BadInput | None:
 
 def mended(raw: Mapping[str, object]) -> dict[str, object] | None:
     """The settings with what their refusals offer to change, if that mends them; what is offered must then be accepted."""
-    with suppress(BadInput):
+    with suppress(errors.BadInput):
         changes = checks.repair(raw)
         if changes:
             mended = checks.changed(raw, changes)
@@ -114,7 +112,7 @@ def _run(raw: Mapping[str, object], megabytes: int, sent: Connection) -> None:
         for _ in engine.run(checks.parse(raw)):
             pass
     except Exception as error:
-        kind = failure_kind(error)
+        kind = errors.failure_kind(error)
         answer = "" if kind in ("diverged", "out-of-memory") else f"{kind}: {type(error).__name__}: {error}"
     sent.send(answer)
 

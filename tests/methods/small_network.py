@@ -3,25 +3,22 @@
 import numpy as np
 import torch
 
-from dpcl_core.backbones import networks
-from dpcl_core.backbones.adaptable import Input, Network, Pictures
-from dpcl_core.backbones.networks import Frozen
+from dpcl_core.backbones import adaptable, networks
 from dpcl_core.methods.features import adapters
-from dpcl_core.methods.features.adapters import Kind
 
 WIDTH = 8
 
 
-def network(size: int = 16, double: bool = True) -> Network:
+def network(size: int = 16, double: bool = True) -> adaptable.Network:
     """A ViT with random weights everywhere, the last layers of blocks included; of its two blocks the features see one."""
     made = networks.build(networks.ViTShape(width=WIDTH, depth=2, n_heads=2, n_classes=3))
     generator = torch.Generator().manual_seed(5)
     with torch.no_grad():
         for parameter in made.parameters():
             parameter.copy_(0.4 * torch.randn(parameter.shape, generator=generator))
-    pictures = Pictures(Frozen(made), Input(size, 3, "bilinear"), (127.5,) * 3, (64.0,) * 3)
+    pictures = adaptable.Pictures(networks.Frozen(made), adaptable.Input(size, 3, "bilinear"), (127.5,) * 3, (64.0,) * 3)
     pictures.eval().requires_grad_(False)
-    return Network("small", pictures.double() if double else pictures, WIDTH, "cpu")
+    return adaptable.Network("small", pictures.double() if double else pictures, WIDTH, "cpu")
 
 
 def pictures(n: int = 12, side: int = 16, n_classes: int = 4, seed: int = 2) -> tuple[np.ndarray, np.ndarray]:
@@ -32,7 +29,7 @@ def pictures(n: int = 12, side: int = 16, n_classes: int = 4, seed: int = 2) -> 
     return drawn, generator.integers(0, n_classes, n)
 
 
-def start(kind: Kind, n_classes: int = 4, double: bool = True) -> adapters.Adapter:
+def start(kind: adapters.Kind, n_classes: int = 4, double: bool = True) -> adapters.Adapter:
     """A model somewhere in training: every trained number moved from where it starts, so that no gradient is zero."""
     made = adapters.fresh(network(double=double), kind, 2, range(n_classes), n_classes, 0)
     generator = torch.Generator().manual_seed(7)

@@ -52,8 +52,7 @@ def test_noise_that_adds_up_over_tasks_costs_axes() -> None:
 
 
 def test_setting_decides_where_it_is_given_and_networks_without_axes_have_no_number() -> None:
-    assert set(numbers(spec(axes=77), 1000).values()) == {77}
-    assert numbers(spec(axes=0), 1000) == {}
+    assert (set(numbers(spec(axes=77), 1000).values()), numbers(spec(axes=0), 1000)) == ({77}, {})
     assert numbers(spec(backbone="convnext-cifar100"), 1000) == {}
 
 
@@ -190,16 +189,14 @@ def test_only_labels_that_compete_can_be_nearest() -> None:
 
 
 def test_tasks_count_the_same_and_so_do_seeds() -> None:
-    streams = [stream([0, 1, 2], [3]), stream([0, 3], [1, 2])]
-    known = references.before_training(read_spec(), streams, (0, 1, 2), "cpu")
+    known = references.before_training(read_spec(), [stream([0, 1, 2], [3]), stream([0, 3], [1, 2])], (0, 1, 2), "cpu")
     assert known.untrained == pytest.approx(((1 + 0) / 2 + (1 / 2 + 1) / 2) / 2)
 
 
 @pytest.mark.parametrize(("backbone", "knows"), [("pixels", False), ("convnext-cifar100", True), ("vit-cifar100", True)])
 def test_a_network_of_pictures_can_only_guess_and_without_a_network_there_is_nothing(backbone: str, knows: bool) -> None:
     asked = read_spec(data={"dataset": "digits", "backbone": backbone}, scenario={"kind": "split", "tasks": 5})
-    opened = scenarios.tested(asked.data, asked.scenario, 0, None)
-    known = references.before_training(asked, [opened], range(10), "cpu")
+    known = references.before_training(asked, [scenarios.tested(asked.data, asked.scenario, 0, None)], range(10), "cpu")
     assert known.untrained == (known.chance if knows else None)
     assert known == references.of_labels(checks.parse({**asdict(asked), "seeds": [0]})), "from label columns, the same"
 
@@ -208,8 +205,7 @@ def test_old_runs_on_data_that_are_gone_get_what_the_card_knows(monkeypatch: pyt
     monkeypatch.setattr(scenarios, "tested", lambda *_: None)
     assert references.of_labels(read_spec()).chance == pytest.approx(1 / 4)
     pixels = read_spec(data={"dataset": "digits", "backbone": "pixels"})
-    gone = replace(pixels, data=replace(read_spec().data, dataset="own:gone"))
-    assert references.of_labels(gone) == References(0.0)
+    assert references.of_labels(replace(pixels, data=replace(read_spec().data, dataset="own:gone"))) == References(0.0)
 
 
 def test_a_language_model_answers_before_it_has_learned_anything_and_says_so_after_its_first_task() -> None:

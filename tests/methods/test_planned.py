@@ -14,13 +14,13 @@ import pytest
 
 from dpcl_core import engine
 from dpcl_core.data import catalog as datasets
-from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished, Classifier, Event, Note, Planned, TaskLearned, Written, of_kind
 from dpcl_core.methods import catalog, references
 from dpcl_core.privacy import card, card_document, gaussian, statement
 from dpcl_core.privacy.ledger import Ledger, joint_release
 from dpcl_core.spec import Cell, RunSpec
 from tests import test_neighbours as settings
+from tests.support.asserting import refuses
 from tests.support.tiers import of_methods
 from tests.test_neighbours import METHODS, D, Door, lies, spec
 
@@ -154,8 +154,7 @@ def test_what_a_container_says_is_declared(name: str, tmp_path: Path, monkeypatc
     (one,), (plan,) = of_kind(events, CellFinished), of_kind(events, Planned)
     said = "what a parquet file says of its columns, for all rows together: names, types and lists of categories"
     assert one.guarantee.not_covered.count(said) == 1
-    of_single_people = datasets.card("own:mine").limits[0]
-    assert (of_single_people in one.guarantee.not_covered) is (name == "cosine")
+    assert (datasets.card("own:mine").limits[0] in one.guarantee.not_covered) is (name == "cosine")
     assert said in json.dumps(card_document.document("0" * 12, "m", "d", [one], plan))
 
 
@@ -171,8 +170,7 @@ def test_learners_share_no_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     def apart(of: dict[Cell, Ledger]) -> float:
         return joint_release([{cell: ledger} for cell, ledger in of.items()])[0]
 
-    twice = gaussian.epsilon(30.0 / math.sqrt(8), 1e-5)
-    assert apart(books(dp.GaussianDpEvent(30.0))) == pytest.approx(twice, rel=1e-4)
+    assert apart(books(dp.GaussianDpEvent(30.0))) == pytest.approx(gaussian.epsilon(30.0 / math.sqrt(8), 1e-5), rel=1e-4)
     sampled = books(dp.PoissonSampledDpEvent(0.1, dp.GaussianDpEvent(0.8)))
     assert apart(sampled) < 0.9 * joint_release([sampled])[0]
 
@@ -186,8 +184,7 @@ def test_a_model_that_does_more_than_was_planned_releases_nothing(tmp_path: Path
 
     monkeypatch.setattr(references, "run_plan", less)
     said: list[Event] = []
-    with pytest.raises(BadInput, match="mend the plan"):
-        said.extend(run_of("dp-fedavg", tmp_path, monkeypatch))
+    refuses("mend the plan", said.extend, run_of("dp-fedavg", tmp_path, monkeypatch))
     assert not [event for event in said if isinstance(event, TaskLearned | Classifier | CellFinished)]
 
 

@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core.explorers import cosine_replay
-from dpcl_core.explorers.cosine_replay import Digits
 from dpcl_core.methods.common.method import PublicContext
 from dpcl_core.methods.features.cosine import CosineClassifier, CosineParams
 from dpcl_core.privacy import continual, gaussian
@@ -46,10 +45,9 @@ def learner(
     params: CosineParams | None = None,
 ) -> CosineClassifier:  # fmt: skip
     """The cosine classifier that trains for real, its noise replaced by these draws [tasks, classes of a task, K]."""
-    privacy = PrivacySpec(epsilons=(cell.epsilon,), delta=cosine_replay.DELTA)
     spec = RunSpec(
         method="cosine", params=params or CosineParams(), scenario=ClassIncremental(tasks=n_tasks), labels=labels,
-        privacy=privacy, seeds=(cell.seed,),
+        privacy=PrivacySpec(epsilons=(cell.epsilon,), delta=cosine_replay.DELTA), seeds=(cell.seed,),
     )  # fmt: skip
     public = tuple(range(n_classes))
     context = PublicContext(n_inputs=draws.shape[-1], n_classes=n_classes, public=public, n_people=1000, n_tasks=n_tasks)
@@ -63,7 +61,7 @@ def points(n_tasks: int) -> list[int]:
     return [n_tasks * point // N_POINTS - 1 for point in range(1, N_POINTS + 1)]
 
 
-def accuracies(data: Digits, n_tasks: int, returns: bool, epsilon: float) -> dict[str, Floats]:
+def accuracies(data: cosine_replay.Digits, n_tasks: int, returns: bool, epsilon: float) -> dict[str, Floats]:
     """By arm, the accuracy [seeds, points] on the test digits whose class has come, each class as often as every other.
 
     `returns`: every digit comes in every task, instead of each in one of at most ten.
@@ -82,7 +80,7 @@ def accuracies(data: Digits, n_tasks: int, returns: bool, epsilon: float) -> dic
 
 
 def _held(
-    data: Digits, n_tasks: int, returns: bool, epsilon: float, seed: int
+    data: cosine_replay.Digits, n_tasks: int, returns: bool, epsilon: float, seed: int
 ) -> Iterator[tuple[int, NDArray[np.bool_], dict[str, Floats]]]:
     """At every point its task, which classes have come, and each arm's sums [classes, K]."""
     rows, sigma, of = unit_rows(data.rows), gaussian.sigma(epsilon, cosine_replay.DELTA), continual.square_root(n_tasks)
@@ -106,7 +104,7 @@ def _held(
             yield task, np.full(data.n_classes, True) if returns else home <= task, totals
 
 
-def forgetting(data: Digits, decay: float, epsilon: float) -> dict[str, tuple[float, float]]:
+def forgetting(data: cosine_replay.Digits, decay: float, epsilon: float) -> dict[str, tuple[float, float]]:
     """By way, after ten tasks of one digit each that forget: the share of right among the digits of the first five, and the
     epsilon that who sees the last five running sums can prove of a person of the first task."""
     rows, sigma, last = unit_rows(data.rows), gaussian.sigma(epsilon, cosine_replay.DELTA), 9

@@ -8,14 +8,13 @@ import numpy as np
 import pytest
 from scipy.stats import kstest
 
+from dpcl_core import paths, spec
 from dpcl_core.explorers import cosine_replay
 from dpcl_core.methods.features.cosine import CosineParams
-from dpcl_core.paths import assets_dir
 from dpcl_core.privacy import gaussian, statement
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.sums import unit_rows
 from dpcl_core.scenarios.stream import Examples, Task
-from dpcl_core.spec import Cell
 from scripts import make_playground
 from tests.playground import arms
 from tests.support import javascript
@@ -24,7 +23,7 @@ DELTA = 1e-5
 N_CLASSES, SIZE, N_TRAIN, N_TEST = 6, 8, 240, 90
 TASK_OF_CLASS = np.array([[0, 0, 1, 1, 2, 2], [2, 1, 0, 2, 1, 0], [1, 2, 2, 0, 0, 1]])
 EPSILONS = (0.1, 0.37, 1.0, 4.0, 16.0, math.inf)
-REPLAY, ARMS = ((assets_dir() / "drag" / name).read_text(encoding="utf-8") for name in ("replay.mjs", "arms.mjs"))
+REPLAY, ARMS = ((paths.assets_dir() / "drag" / name).read_text(encoding="utf-8") for name in ("replay.mjs", "arms.mjs"))
 
 
 def points(n: int, generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
@@ -88,7 +87,7 @@ def test_replay_equals_algorithm_1(setting: str, epsilon: float) -> None:
 @pytest.mark.parametrize("epsilon", [0.5, 2.0, math.inf])
 def test_replay_equals_the_learner_that_trains_for_real(setting: str, epsilon: float) -> None:
     """One seed through `CosineClassifier` itself, its noise replaced by the very draws of the replay."""
-    tasks, cell, all_draws = TASK_OF_CLASS[1], Cell(epsilon, 1), draws(setting)[1]
+    tasks, cell, all_draws = TASK_OF_CLASS[1], spec.Cell(epsilon, 1), draws(setting)[1]
     if setting == "prior":  # the learner draws for the list of the task only
         all_draws = np.array([all_draws[0, tasks == k] for k in range(3)])
     learner = arms.learner(cell, all_draws, n_tasks=3, n_classes=N_CLASSES, labels=setting)  # type: ignore[arg-type]
@@ -148,8 +147,7 @@ def test_the_twin_in_javascript_agrees(setting: str) -> None:
 def test_the_odds_in_javascript_are_those_of_the_statement() -> None:
     cases = [(epsilon, delta) for epsilon in (0.1, 0.5, 1.0, 2.0, 8.0, 700.0, 1000.0) for delta in (0.0, 1e-5, 0.01, 0.7)]
     asked = "console.log(JSON.stringify(fromPython.map(([epsilon, delta]) => oddsPercent(epsilon, delta))));"
-    answers = javascript.run(REPLAY, asked, sent=cases)
-    for case, percent in zip(cases, answers, strict=True):
+    for case, percent in zip(cases, javascript.run(REPLAY, asked, sent=cases), strict=True):
         assert statement.ODDS.format(percent=percent) == statement.odds(*case)
 
 
@@ -162,7 +160,7 @@ def test_two_of_the_four_ways_are_the_learner_that_trains_for_real(noise: str, e
     """One seed of five tasks, each digit in one, through `CosineClassifier`: both of its rules."""
     data, n_tasks, seed = cosine_replay.digits(), 5, 1
     homes = arms.homes(data.n_classes, n_tasks, seed)
-    cell, size, every = Cell(epsilon, seed), data.rows.shape[1], tuple(range(data.n_classes))
+    cell, size, every = spec.Cell(epsilon, seed), data.rows.shape[1], tuple(range(data.n_classes))
     draws = arms.normals(arms.STREAMS * seed, n_tasks * len(every) * size).reshape(n_tasks, len(every), size)
     params = CosineParams(noise_over_tasks=noise)  # type: ignore[arg-type]
     learner = arms.learner(cell, draws, n_tasks=n_tasks, n_classes=len(every), params=params)

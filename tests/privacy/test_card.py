@@ -11,14 +11,14 @@ from typing import Any
 import dp_accounting as dp
 import pytest
 
-from dpcl_core import checks
-from dpcl_core.errors import BadInput
+from dpcl_core import checks, errors
 from dpcl_core.events import CellFinished, Spending, from_json, to_json
 from dpcl_core.privacy import accounting, card, card_document, gaussian, ledger, recount, statement
 from dpcl_core.privacy.guarantee import guarantee
 from dpcl_core.privacy.ledger import HEAD, REPLAY, Ledger, ledger_entries, mechanism
 from dpcl_core.privacy.mechanisms import class_sums_std
 from dpcl_core.spec import Cell
+from tests.support.asserting import refusal_of, refuses
 from tests.support.planned import plan_of
 from tests.support.tiers import quick
 
@@ -72,8 +72,7 @@ def test_every_event_is_written_and_counted_again() -> None:
         people = tuple(range(2 if isinstance(one, accounting.SampledGroupDpEvent) else 1))
         assert recount.costs([Spending("", 0, people, 3, mechanism(one))], set(people)) == {one: 3}
     assert mechanism(dp.GaussianDpEvent(2.0)) == mechanism(dp.SelfComposedDpEvent(dp.GaussianDpEvent(2.0), 1))
-    with pytest.raises(accounting.Unaccountable, match="cannot be written down"):
-        mechanism(dp.LaplaceDpEvent(1.0))
+    refuses("cannot be written down", mechanism, dp.LaplaceDpEvent(1.0), error=accounting.Unaccountable)
 
 
 def test_a_ledger_counted_again_adds_up_to_the_same_through_the_store() -> None:
@@ -101,8 +100,7 @@ def test_a_run_stored_before_ledgers_or_plans_were_is_read_and_cannot_be_checked
 
 def test_true_cards_match_with_and_without_noise() -> None:
     found = checked(a_card())
-    assert [one.verdict for one in found] == ["matches", "matches"]
-    assert card.exit_status(found) == 0
+    assert ([one.verdict for one in found], card.exit_status(found)) == (["matches", "matches"], 0)
     assert [number.name for number in found[0].numbers] == [
         "epsilon", "task 1", "task 2", "people of task 1", "people of task 2", "the list of labels of one task alone",
         "the same person in every task", "all 2 models of this run together, delta 2e-05", "all models of the run",
@@ -186,8 +184,7 @@ def test_what_cannot_be_checked_says_why(change: Change, why: str) -> None:
     document = a_card()
     change(document["cells"][0])
     found = checked(document)
-    assert found[0].verdict == "unchecked"
-    assert card.exit_status(found) == 2
+    assert (found[0].verdict, card.exit_status(found)) == ("unchecked", 2)
     assert f"cannot be checked: {why}" in card.sentence(found[0])
     assert "\n" not in card.sentence(found[0])
 
@@ -203,7 +200,7 @@ def garbled(**changes: object) -> bytes:
     ids=range(13),
 )  # fmt: skip
 def test_what_is_no_card_is_refused_in_one_sentence(content: bytes) -> None:
-    with pytest.raises(BadInput, match=r"must be the privacy_card\.json of an export") as refused:
+    with pytest.raises(errors.BadInput, match=r"must be the privacy_card\.json of an export") as refused:
         card.verify(content)
     assert "\n" not in str(refused.value)
     assert len(str(refused.value)) < 300
@@ -281,13 +278,11 @@ def test_a_text_or_a_truth_value_is_no_number(name: str, made: type[str] | type[
     """Readers differ in what they take such a value for. Nor is NaN one."""
     nan = a_card()
     nan["cells"][0]["epsilon"] = math.nan
-    with pytest.raises(BadInput, match="epsilon"):
-        checked(nan)
+    refuses("epsilon", checked, nan)
     document = a_card()
     cell = document["cells"][0]
     cell.update({name: made(cell[name])})
-    with pytest.raises(BadInput):
-        checked(document)
+    refusal_of(checked, document)
     (event,) = [event for event in a_card()["cells"][0]["events"] if event["what"] == "replay"]
     for number in ("task", "count", "steps", "noise_multiplier"):
         document = a_card()
@@ -394,7 +389,7 @@ def card_of(kind: str, learners: list[Books] | None = None, n_finished: int = 4)
 def accepted(content: str) -> bool:
     try:
         return card.exit_status(card.verify(content.encode())) == 0
-    except BadInput:
+    except errors.BadInput:
         return False
 
 
@@ -547,5 +542,4 @@ def test_a_fault_in_what_the_first_account_charges_is_found(fault: str, monkeypa
         made = KINDS[kind][0]()
     assert accepted(json.dumps(card_of(kind, made)))
     monkeypatch.setattr(owner, name, wrong)
-    forged = json.dumps(card_of(kind, made))
-    assert not accepted(forged)
+    assert not accepted(json.dumps(card_of(kind, made)))

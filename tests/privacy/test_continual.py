@@ -8,19 +8,18 @@ import pytest
 from scipy.linalg import sqrtm, toeplitz
 
 from dpcl_core.errors import BadInput
-from dpcl_core.privacy import continual, gaussian
-from dpcl_core.privacy.audit_bounds import epsilon_of
+from dpcl_core.privacy import audit_bounds, continual, gaussian
 from dpcl_core.privacy.continual import FITTED, FRESH, SQUARE_ROOT, Factorisation, Stream, choose, noisy_stream_sums, shrunk
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import SeededNoise
 from dpcl_core.spec import Cell
+from tests.support.asserting import refuses
 
 
 def matrices(of: Factorisation) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """A, B and C in full, made by another library."""
     zeros = np.zeros(of.n_tasks)
-    first = of.decay ** np.arange(of.n_tasks)
-    return toeplitz(first, zeros), toeplitz(of.decoder, zeros), toeplitz(of.column, zeros)
+    return toeplitz(of.decay ** np.arange(of.n_tasks), zeros), toeplitz(of.decoder, zeros), toeplitz(of.column, zeros)
 
 
 @pytest.mark.parametrize("decay", [1.0, 0.9, 0.5])
@@ -39,8 +38,7 @@ def test_every_factorisation_multiplies_to_the_running_sums(n_tasks: int, decay:
 
 
 def test_the_square_root_is_the_matrix_square_root_up_to_its_grid() -> None:
-    of = continual.square_root(12)
-    a, _, c = matrices(of)
+    a, _, c = matrices(continual.square_root(12))
     tolerance = 2.0**-15 + 1e-6  # half a step, and what sqrtm loses on a defective matrix
     np.testing.assert_allclose(c, sqrtm(a).real, atol=tolerance)
 
@@ -113,8 +111,7 @@ def released(order: list[np.ndarray], *, std: float = 0.8) -> tuple[np.ndarray, 
 
 
 def test_releases_are_the_same_in_every_order_of_rows_and_neighbours_differ_by_one_row_exactly() -> None:
-    plain = [np.arange(50)] * 4
-    one, ledger = released(plain)
+    one, ledger = released([np.arange(50)] * 4)
     np.testing.assert_array_equal(one, released([np.arange(50)[::-1]] * 4)[0])
     stream, neighbour = Stream(continual.square_root(4), 3, 6), Stream(continual.square_root(4), 3, 6)
     features, labels = rows(1, 50, 1e3)
@@ -146,13 +143,11 @@ def test_the_stream_is_charged_once_for_the_people_of_every_task() -> None:
 def test_a_task_is_released_once_and_in_order() -> None:
     stream, ledger = Stream(continual.square_root(1), 3, 6), Ledger(1e-5, "replace", "once")
     noise = SeededNoise(Cell(1.0, 0), "s")
-    with pytest.raises(ValueError, match="in order"):
-        noisy_stream_sums(stream, [1.0], [noise], [ledger], task=0)
+    refuses("in order", noisy_stream_sums, stream, [1.0], [noise], [ledger], task=0, error=ValueError)
     stream.add(*rows(0, 5))
     noisy_stream_sums(stream, [1.0], [noise], [ledger], task=0)
     stream.add(*rows(1, 5))
-    with pytest.raises(ValueError, match="in order"):
-        noisy_stream_sums(stream, [1.0], [noise], [ledger], task=1)
+    refuses("in order", noisy_stream_sums, stream, [1.0], [noise], [ledger], task=1, error=ValueError)
 
 
 def test_extreme_rows_move_the_sums_by_no_more_than_others() -> None:
@@ -177,10 +172,8 @@ def test_noise_of_the_running_sums_is_that_of_theory() -> None:
 
 
 def test_shrinking_leaves_signals_and_takes_noise_away() -> None:
-    random = np.random.default_rng(0)
-    noise, signal = random.standard_normal((200, 64)), np.full((1, 64), 5.0)
-    kept = np.linalg.norm(shrunk(noise, 1.0), axis=1) / np.linalg.norm(noise, axis=1)
-    assert kept.mean() < 0.15
+    noise, signal = np.random.default_rng(0).standard_normal((200, 64)), np.full((1, 64), 5.0)
+    assert (np.linalg.norm(shrunk(noise, 1.0), axis=1) / np.linalg.norm(noise, axis=1)).mean() < 0.15
     error = np.square(shrunk(noise + signal, 1.0) - signal).sum(axis=1).mean()
     assert error < np.square(noise).sum(axis=1).mean()  # James and Stein 1961: better wherever the mean is
     np.testing.assert_array_equal(shrunk(noise, 0.0), noise)
@@ -197,8 +190,7 @@ STD = gaussian.sigma(1.0, 1e-5)
 def distance(of: continual.Factorisation, seen: np.ndarray, joined: int) -> float:
     """mu of who sees `seen` [rows, T] times the releases: by a general inverse, from full matrices."""
     encoder = toeplitz(of.column, np.zeros(of.n_tasks))
-    std = STD * max(np.linalg.norm(encoder, axis=0))
-    moved, covariance = seen @ encoder[:, joined], std**2 * seen @ seen.T
+    moved, covariance = seen @ encoder[:, joined], (STD * max(np.linalg.norm(encoder, axis=0))) ** 2 * seen @ seen.T
     return math.sqrt(moved @ np.linalg.pinv(covariance) @ moved)
 
 
@@ -232,7 +224,7 @@ def test_latecomers_see_more_through_remembered_noise() -> None:
         continual.fresh(20): [0.42, 0.38, 0.35, 0.28, 0.23, 0.20],
     }
     for of, expected in told.items():
-        found = [epsilon_of(continual.latecomer(of, STD, 4, 4 + d), 1e-5) for d in (0, 1, 2, 5, 10, 15)]
+        found = [audit_bounds.epsilon_of(continual.latecomer(of, STD, 4, 4 + d), 1e-5) for d in (0, 1, 2, 5, 10, 15)]
         assert found == pytest.approx(expected, abs=0.006)
 
 
@@ -247,8 +239,7 @@ def test_the_table_of_noise_is_the_choosers() -> None:
 
 
 def test_the_race_ends_at_the_promise() -> None:
-    rows = continual.race(10, STD, 1e-5)
-    last = {attack: value for attack, task, value in rows if task == 9}
+    last = {attack: value for attack, task, value in continual.race(10, STD, 1e-5) if task == 9}
     assert last["fresh: all releases so far"] == pytest.approx(1, rel=1e-4)
     assert last["remembered: all releases so far"] == pytest.approx(1, rel=1e-4)
     assert last["fresh: the last release alone"] < last["remembered: the last release alone"] < 0.7

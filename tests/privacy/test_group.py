@@ -18,8 +18,7 @@ from dpcl_core.privacy import budgets, card, card_document, gaussian
 from dpcl_core.privacy.accounting import LabelListDpEvent, Pld
 from dpcl_core.scenarios.stream import Examples
 from dpcl_core.spec import SMALLEST_DELTA, PrivacySpec, RunSpec
-from dpcl_core.tuning import search
-from dpcl_core.tuning.settings import TuneSpec
+from dpcl_core.tuning import search, settings
 from tests.data.making import write
 
 
@@ -50,9 +49,7 @@ def test_noise_for_a_rows_budget_keeps_a_person_within_the_asked_one(size: int, 
     assert of_row.epsilons[-1] == math.inf
     for asked, epsilon in zip(privacy.epsilons[:-1], of_row.epsilons, strict=False):
         sigma = gaussian.sigma(epsilon, of_row.delta, gaussian.SENSITIVITY[privacy.adjacency])
-        event = dp.GaussianDpEvent(sigma)
-        spent = budgets.epsilon_of(Pld(), [event], privacy.delta, privacy.adjacency, size)
-        assert spent <= asked
+        assert budgets.epsilon_of(Pld(), [dp.GaussianDpEvent(sigma)], privacy.delta, privacy.adjacency, size) <= asked
         less = dp.GaussianDpEvent(0.5 * sigma)
         assert budgets.epsilon_of(Pld(), [less], privacy.delta, privacy.adjacency, size) > asked
 
@@ -99,8 +96,7 @@ def test_the_unit_of_a_run_with_a_column_of_people_is_the_person(
         # The best attack on one row says nothing of a person with three, and no person is in several tasks a second time.
         assert (event.guarantee.advantage is None) == (event.guarantee.hits is None) == (per_person > 1)
         assert not any(name.startswith("the same ") for name in event.guarantee.parts)
-    plan = next(of_kind(events, Planned))
-    document = json.dumps(card_document.document("0" * 12, "cosine", "own:mine", finished, plan))
+    document = json.dumps(card_document.document("0" * 12, "cosine", "own:mine", finished, next(of_kind(events, Planned))))
     assert {one.verdict for one in card.verify(document.encode())} == {"matches"}
     changed = document.replace('"rows_per_unit": 3', '"rows_per_unit": 2')
     if per_person > 1:
@@ -152,8 +148,7 @@ def test_a_sentence_that_no_client_holds_is_the_unit_and_moves_a_sum_by_its_word
 
 @pytest.mark.parametrize("gone", [0, 7, 30])
 def test_which_words_of_a_sentence_count_follows_from_that_sentence(gone: int) -> None:
-    random = np.random.default_rng(3)
-    of = np.repeat(np.arange(40), random.integers(1, 15, 40))
+    of = np.repeat(np.arange(40), np.random.default_rng(3).integers(1, 15, 40))
     keys = of.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)  # of a sentence, as readers give them
     words = Examples(np.arange(len(of))[:, None], of, sentences=of, keys=keys)
     counted = words.neighbouring_words(4)
@@ -161,8 +156,7 @@ def test_which_words_of_a_sentence_count_follows_from_that_sentence(gone: int) -
     np.testing.assert_array_equal(sizes, np.minimum(np.bincount(of), 4))
     assert all(np.ptp(counted[of[counted] == one]) == sizes[one] - 1 for one in range(40)), "they are neighbours"
     fewer = words.take(np.flatnonzero(of != gone))
-    left = fewer.inputs[fewer.neighbouring_words(4), 0]
-    np.testing.assert_array_equal(left, counted[of[counted] != gone])
+    np.testing.assert_array_equal(fewer.inputs[fewer.neighbouring_words(4), 0], counted[of[counted] != gone])
     starts = [counted[of[counted] == one][0] - np.flatnonzero(of == one)[0] for one in range(40)]
     assert len(set(starts)) > 3, "not always the first words"
 
@@ -190,7 +184,7 @@ def test_a_tuning_tries_settings_with_the_budget_of_a_row(
     base = spec("peft-ensemble", privacy={"epsilons": [3.0], "delta": 1e-5}, params={"epochs": 1})
     seen: list[RunSpec] = []
     monkeypatch.setattr(search, "_accuracy", lambda trial, *_: seen.append(trial) or iter(()))
-    steps = search.prepared(TuneSpec(base=base, on="private", n_trials=1), "cpu")
+    steps = search.prepared(settings.TuneSpec(base=base, on="private", n_trials=1), "cpu")
     try:
         while True:
             next(steps)
@@ -201,8 +195,7 @@ def test_a_tuning_tries_settings_with_the_budget_of_a_row(
 
 def test_methods_that_cannot_protect_a_person_say_which_can(data_dir: Path) -> None:
     hospital(data_dir / "mine", 1)
-    federated = {"kind": "federated", "clients": 5, "tasks": 2}
-    for method, changes in (("l2dp-ml", {}), ("dp-fedavg", {"scenario": federated})):
+    for method, changes in (("l2dp-ml", {}), ("dp-fedavg", {"scenario": {"kind": "federated", "clients": 5, "tasks": 2}})):
         with pytest.raises(BadInput, match="column of people: take cosine, peft-ensemble") as refused:
             checks.check_run(spec(method, **changes))
         assert methods.card(str(refused.value.fix["method"])).guarantee == "proved"

@@ -14,16 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binomtest, chi2
 
-from dpcl_core.privacy import gaussian, ledger
-from dpcl_core.privacy.mechanisms import (
-    ClientVectors,
-    coefficients_sensitivity,
-    noisy_class_sums,
-    noisy_client_sums,
-    noisy_client_vectors,
-    noisy_coefficients,
-    noisy_mean,
-)
+from dpcl_core.privacy import gaussian, ledger, mechanisms
+from dpcl_core.privacy.mechanisms import ClientVectors, noisy_class_sums, noisy_client_sums, noisy_coefficients, noisy_mean
 from dpcl_core.privacy.noise import ReleaseNoise
 from dpcl_core.privacy.sums import STEP, ExactSum, RowProducts, clipped_rows, finite_rows, on_grid, unit_rows
 from dpcl_core.privacy.text_mechanisms import Randomiser, clipped, noisy_embeddings, noisy_records
@@ -64,7 +56,7 @@ def client_sums(is_there: bool, n: int) -> np.ndarray:
 
 def client_vectors(is_there: bool, n: int) -> np.ndarray:
     part = ClientVectors(ledger.REPLAY, PERSON[None] * is_there, 1.0, [STD] * n)
-    return noisy_client_vectors(part, [ReleaseNoise()] * n, ledgers(n), task=0, what="lists")[:, 0]
+    return mechanisms.noisy_client_vectors(part, [ReleaseNoise()] * n, ledgers(n), task=0, what="lists")[:, 0]
 
 
 def records(is_there: bool, n: int) -> np.ndarray:
@@ -111,8 +103,7 @@ def test_rows_are_added_up_in_one_order_however_they_lie_in_memory() -> None:
         doubles = finite_rows(lying)
         assert doubles.flags.c_contiguous
         for place in (0, 49):
-            alone = np.linalg.norm(rows[place : place + 1], axis=1)[0]
-            assert np.linalg.norm(doubles, axis=1)[place] == alone
+            assert np.linalg.norm(doubles, axis=1)[place] == np.linalg.norm(rows[place : place + 1], axis=1)[0]
 
 
 def test_the_attack_finds_floating_point_noise() -> None:
@@ -145,8 +136,7 @@ def test_no_last_digit_of_any_release_tells_of_the_person(name: str) -> None:
 
 def assert_fits_its_law(values: np.ndarray, clean: np.ndarray, step: float) -> None:
     """Single precision: the mean square about the clean value is that of the noise and of rounding; false alarm 1e-6."""
-    apart = values - np.tile(clean, len(values) // len(clean))
-    statistic = float((apart**2).sum()) / (STD**2 + step**2 / 12)
+    statistic = float(((values - np.tile(clean, len(values) // len(clean))) ** 2).sum()) / (STD**2 + step**2 / 12)
     assert chi2.ppf(5e-7, len(values)) < statistic < chi2.isf(5e-7, len(values))
 
 
@@ -196,7 +186,7 @@ def test_coefficients_of_neighbours_stay_within_the_sensitivity(rows: list[list[
     assert np.isfinite(whole).all()
     # All entries of the symmetric matrix: each off the diagonal twice, which is once with the factor sqrt(2).
     assert length_squared(whole - rest) <= 3
-    assert coefficients_sensitivity("add-remove", is_non_negative=is_non_negative) == math.sqrt(3)
+    assert mechanisms.coefficients_sensitivity("add-remove", is_non_negative=is_non_negative) == math.sqrt(3)
 
 
 @FUZZ

@@ -9,7 +9,7 @@ import pytest
 from scipy.special import ndtr, ndtri
 from scipy.stats import binom, norm
 
-from dpcl_core.privacy import accounting, gaussian, labels, statement
+from dpcl_core.privacy import accounting, gaussian, labels, noise, statement
 from dpcl_core.privacy.accounting import LabelListDpEvent, Pld, SampledGroupDpEvent, Unaccountable, subsampled_gaussian
 from dpcl_core.privacy.ledger import (
     HEAD,
@@ -23,7 +23,6 @@ from dpcl_core.privacy.ledger import (
     joint_training,
 )
 from dpcl_core.privacy.mechanisms import noisy_class_sums
-from dpcl_core.privacy.noise import ReleaseNoise
 from dpcl_core.spec import Adjacency, Cell
 
 DELTA = 1e-5
@@ -198,8 +197,7 @@ def test_totals_equal_the_accountant(epsilons: list[float]) -> None:
     events = [dp.GaussianDpEvent(gaussian.sigma(epsilon, DELTA)) for epsilon in epsilons]
     totals = accounting.in_every_task(epsilons, DELTA)
     for k in range(1, len(events) + 1):
-        accounted = Pld().epsilon(events[:k], DELTA, "add-remove")
-        assert totals[k - 1] == pytest.approx(accounted, rel=2e-4)
+        assert totals[k - 1] == pytest.approx(Pld().epsilon(events[:k], DELTA, "add-remove"), rel=2e-4)
     assert totals[0] == pytest.approx(epsilons[0], rel=1e-5)
 
 
@@ -215,7 +213,7 @@ def test_noise_grows_as_the_mechanism_draws_it() -> None:
         total = np.zeros(size)
         for task, space in enumerate(lists):
             ledger = Ledger(DELTA, "add-remove", "once")
-            released = noisy_class_sums(nobody, nothing, space, 2, [sigma], [ReleaseNoise()], [ledger], task=task)
+            released = noisy_class_sums(nobody, nothing, space, 2, [sigma], [noise.ReleaseNoise()], [ledger], task=task)
             total += released[0, 0]
             expected = accounting.noise_over_tasks(sigma, n_tasks)[setting][task]  # type: ignore[index]
             assert total.std() == pytest.approx(expected, rel=5 / math.sqrt(2 * size))

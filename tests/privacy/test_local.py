@@ -15,15 +15,7 @@ from dpcl_core.privacy import accounting, gaussian, text_mechanisms
 from dpcl_core.privacy.accounting import Pld
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import Noise, ReleaseNoise, SeededNoise
-from dpcl_core.privacy.text_mechanisms import (
-    Randomiser,
-    clipped,
-    epsilon_of_each,
-    noisy_embeddings,
-    noisy_labels,
-    noisy_records,
-    published_embeddings,
-)
+from dpcl_core.privacy.text_mechanisms import Randomiser, clipped, noisy_embeddings, noisy_labels, noisy_records
 from dpcl_core.spec import Cell, Recurrence
 
 DELTA = 1e-5
@@ -142,10 +134,8 @@ def test_without_noise_copies_are_what_they_are_of_and_nothing_bounds_what_they_
 def test_the_ledger_says_the_closed_form_of_anything_that_is_epsilon_dp(epsilon: float) -> None:
     """(epsilon, 0)-DP is at most (e', delta)-DP with delta = (e^epsilon - e^e') / (1 + e^epsilon) (Kairouz et al. 2015)."""
     book = ledger()
-    randomiser = Randomiser(1, epsilon / 3, 2 * epsilon / 3)
-    noisy_records(*NOBODY, SPACE, randomiser, ReleaseNoise(), book, task=0)
-    expected = math.log(math.exp(epsilon) - DELTA * (1 + math.exp(epsilon)))
-    assert book.epsilon() == pytest.approx(expected, rel=1e-6)
+    noisy_records(*NOBODY, SPACE, Randomiser(1, epsilon / 3, 2 * epsilon / 3), ReleaseNoise(), book, task=0)
+    assert book.epsilon() == pytest.approx(math.log(math.exp(epsilon) - DELTA * (1 + math.exp(epsilon))), rel=1e-6)
     assert book.epsilon() <= epsilon
 
 
@@ -172,12 +162,12 @@ def test_copies_of_all_tasks_add_up_where_a_record_is_in_all_and_do_not_otherwis
 @pytest.mark.parametrize("epsilon", [0.1, 2.0, 30.0])
 @pytest.mark.parametrize("n_copies", [1, 3, 40])
 def test_copies_get_as_much_of_the_budget_as_their_sum_allows(epsilon: float, n_copies: int) -> None:
-    each, book = epsilon_of_each(epsilon, DELTA, n_copies), ledger("every")
+    each, book = text_mechanisms.epsilon_of_each(epsilon, DELTA, n_copies), ledger("every")
     assert each >= epsilon / n_copies
     for task in range(n_copies):
         noisy_records(*NOBODY, SPACE, Randomiser(1, each / 2, each / 2), ReleaseNoise(), book, task=task)
     assert 0.99 * epsilon < book.epsilon() <= epsilon
-    assert epsilon_of_each(math.inf, DELTA, n_copies) == math.inf
+    assert text_mechanisms.epsilon_of_each(math.inf, DELTA, n_copies) == math.inf
 
 
 def test_whether_a_record_or_a_text_is_there_is_not_hidden_and_never_said_to_be() -> None:
@@ -260,8 +250,7 @@ def test_kept_vectors_are_one_release_and_fresh_ones_one_each() -> None:
     ratio = text_mechanisms.ratio_for(8, TEXT_DELTA, 64)
     once, thrice = text_ledger(), text_ledger()
     kept = noisy_embeddings(TABLE, tokens, ratio, 1.0, noise, once, task=0)
-    assert len(once.entries) == 1
-    assert once.epsilon() == pytest.approx(8, rel=1e-3)
+    assert (len(once.entries), once.epsilon()) == (1, pytest.approx(8, rel=1e-3))
     assert once.epsilon() <= 8
     fresh = [noisy_embeddings(TABLE, tokens, ratio, 1.0, noise, thrice, task=0) for _ in range(3)]
     assert len(thrice.entries) == 3
@@ -294,7 +283,7 @@ def test_published_stop_words_come_out_bit_by_bit_and_nothing_is_bounded() -> No
     n = 3000
     tokens = np.tile(np.array([[7, 3, 7]]), (n, 1))
     ratios, book = np.tile(np.array([[0.0, 5.2988, 0.53]]), (n, 1)), text_ledger()
-    found = published_embeddings(TABLE, tokens, ratios, 0.9, ReleaseNoise(), book, task=0)
+    found = text_mechanisms.published_embeddings(TABLE, tokens, ratios, 0.9, ReleaseNoise(), book, task=0)
     np.testing.assert_array_equal(found[:, 0], np.tile(clipped(TABLE, 0.9)[7], (n, 1)))
     for place, token in ((1, 3), (2, 7)):
         scaled = (found[:, place] - clipped(TABLE, 0.9)[token]).astype(np.float64) / (0.9 * ratios[0, place])
@@ -424,8 +413,7 @@ def test_calibration_of_a_text(epsilon: float, once: float, each: float, thrice:
     assert found == pytest.approx(once, rel=1e-3)
     assert text_mechanisms.true_epsilon(found, TEXT_DELTA) == pytest.approx(each, abs=1e-3)
     assert text_mechanisms.ratio_for(epsilon, TEXT_DELTA, 64, 3) == pytest.approx(thrice, rel=3e-3)
-    at = gaussian.delta(epsilon, found, 2 * math.sqrt(64))
-    assert TEXT_DELTA * (1 - 1e-3) < at <= TEXT_DELTA
+    assert TEXT_DELTA * (1 - 1e-3) < gaussian.delta(epsilon, found, 2 * math.sqrt(64)) <= TEXT_DELTA
     assert gaussian.delta(epsilon, text_mechanisms.ratio_for(epsilon, TEXT_DELTA), 2) == pytest.approx(TEXT_DELTA, rel=1e-3)
     assert text_mechanisms.ratio_for(math.inf, TEXT_DELTA, 64) == 0
 
@@ -461,8 +449,7 @@ def test_the_noise_level_by_scipys_distributions(first: float, second: float, n_
 def test_one_squared_length_reveals_sigma_as_far_as_the_paper_s_dimensions_allow() -> None:
     """Relative standard deviation 1 / sqrt(2 d), by simulation; 4,000 draws, six standard errors."""
     for width, share in ((64, 0.088), (768, 0.026)):
-        drawn = np.random.default_rng(0).normal(0, 3, (4000, width))
-        found = np.sqrt(np.square(drawn).mean(axis=1))
+        found = np.sqrt(np.square(np.random.default_rng(0).normal(0, 3, (4000, width))).mean(axis=1))
         assert found.std() / 3 == pytest.approx(1 / math.sqrt(2 * width), rel=6 / math.sqrt(2 * 4000))
         assert 1 / math.sqrt(2 * width) == pytest.approx(share, abs=1e-3)
 

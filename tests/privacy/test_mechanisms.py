@@ -122,8 +122,7 @@ def test_an_empty_task_runs_the_same_procedure() -> None:
 def test_every_release_is_written_down_with_the_noise_it_used() -> None:
     features, labels = data()
     books = [ledger(), ledger()]
-    noises = [ReleaseNoise(), ReleaseNoise()]
-    noisy_class_sums(features, labels, (0, 1, 2, 3), 4, [2.5, 0.0], noises, books, task=3)
+    noisy_class_sums(features, labels, (0, 1, 2, 3), 4, [2.5, 0.0], [ReleaseNoise(), ReleaseNoise()], books, task=3)
     assert (books[0].entries[0].event, books[0].entries[0].task) == (dp.GaussianDpEvent(2.5), 3)
     assert books[1].epsilon() == math.inf
 
@@ -138,8 +137,7 @@ def test_a_noisy_mean_costs_what_one_person_can_move_it_by(adjacency: Adjacency)
         for _ in range(2000)
     ]
     assert np.mean(drawn) == pytest.approx(1001 / 3000, abs=6 * 0.01 / math.sqrt(2000))
-    squares = np.square((np.array(drawn) - 1001 / 3000) / 0.01).sum()
-    assert 1e-7 < chi2.cdf(squares, 2000) < 1 - 1e-7
+    assert 1e-7 < chi2.cdf(np.square((np.array(drawn) - 1001 / 3000) / 0.01).sum(), 2000) < 1 - 1e-7
     noisy_mean(values, 3000, 0.01, ReleaseNoise(), book, task=0, what="mean")
     assert book.epsilon() == pytest.approx(gaussian.epsilon(30.0, 1e-6), rel=1e-3, abs=1e-4)
     assert noisy_mean(values, 3000, 0.0, ReleaseNoise(), book, task=0, what="mean") == pytest.approx(1001 / 3000)
@@ -169,9 +167,8 @@ def released_coefficients(
     features: np.ndarray, labels: np.ndarray, std: float = 0.0, *, space: tuple[int, ...] = (0, 1, 2),
     is_non_negative: bool = False, book: Ledger | None = None,
 ) -> Coefficients:  # fmt: skip
-    books = [book or ledger()]
     return noisy_coefficients(
-        features, labels, space, 3, [std], [ReleaseNoise()], books, task=0, is_non_negative=is_non_negative
+        features, labels, space, 3, [std], [ReleaseNoise()], [book or ledger()], task=0, is_non_negative=is_non_negative
     )
 
 
@@ -379,11 +376,9 @@ def test_statistics_of_one_round_are_one_event_amplified_once() -> None:
 
 def test_replay_and_head_of_one_round_are_told_apart_and_paid_together() -> None:
     replay = ClientVectors(REPLAY, np.zeros((2, 3)), 1.0, [6.66])
-    head = ClientVectors(HEAD, np.zeros((2, 5)), 0.5, [0.5 * 6.66])
-    _, book = released_by_clients(replay, head, rate=0.3)
+    _, book = released_by_clients(replay, ClientVectors(HEAD, np.zeros((2, 5)), 0.5, [0.5 * 6.66]), rate=0.3)
     entry = book.entries[0]
-    joint = 1 / math.sqrt(2 / 6.66**2)
-    assert entry.event == dp.PoissonSampledDpEvent(0.3, dp.GaussianDpEvent(pytest.approx(joint)))
+    assert entry.event == dp.PoissonSampledDpEvent(0.3, dp.GaussianDpEvent(pytest.approx(1 / math.sqrt(2 / 6.66**2))))
     assert set(entry.channels) == {REPLAY, HEAD}
     alone = dp.PoissonSampledDpEvent(0.3, dp.GaussianDpEvent(pytest.approx(6.66)))
     assert (entry.channels[REPLAY], entry.channels[HEAD]) == (alone, alone)
@@ -430,5 +425,4 @@ def test_clipped_rows_shorten_and_leave_alone() -> None:
 @pytest.mark.parametrize("bound", [1.0, 0.75, 1e-3])
 def test_no_clipped_row_is_as_long_as_its_bound(bound: float) -> None:
     """Along one axis a length has no rounding: the margin alone, which covers what rounds elsewhere, keeps it below."""
-    rows = clipped_rows(bound * np.diag([1.0, 5.0, 1e300]), bound)
-    assert (np.linalg.norm(rows, axis=1) <= bound * (1 - 2.0**-33)).all()
+    assert (np.linalg.norm(clipped_rows(bound * np.diag([1.0, 5.0, 1e300]), bound), axis=1) <= bound * (1 - 2.0**-33)).all()

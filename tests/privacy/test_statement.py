@@ -14,23 +14,11 @@ from dpcl_core.events import AuditNote, Claim, Guarantee
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.method import PublicSizes
 from dpcl_core.methods.references import forecast
-from dpcl_core.privacy import accounting, gaussian, noise_forecast, text_mechanisms
+from dpcl_core.privacy import accounting, gaussian, noise_forecast, statement, text_mechanisms
 from dpcl_core.privacy.guarantee import guarantee, who
 from dpcl_core.privacy.ledger import HEAD, REPLAY, Ledger
 from dpcl_core.privacy.noise_forecast import NoiseForecast, noise_to_signal, note
-from dpcl_core.privacy.statement import (
-    by_channel,
-    guarantee_words,
-    is_nominal,
-    kind,
-    odds,
-    odds_bound,
-    shown_number,
-    spent,
-    standing,
-    three_numbers,
-    ways_out,
-)
+from dpcl_core.privacy.statement import guarantee_words, is_nominal, kind, odds, odds_bound, spent, standing, ways_out
 from dpcl_core.spec import Cell
 
 
@@ -132,8 +120,7 @@ def test_the_headline_states_the_factor_and_delta() -> None:
 
 @pytest.mark.parametrize("labels", ["prior", "prior-const"])
 def test_public_labels_are_named_as_an_assumption(labels: str) -> None:
-    text = " ".join(made(labels=labels).assumptions)
-    assert ("oracle prior" in text) == (labels == "prior")
+    assert ("oracle prior" in " ".join(made(labels=labels).assumptions)) == (labels == "prior")
 
 
 def test_labels_from_the_data_are_not_dp_whatever_epsilon_was_asked_for() -> None:
@@ -155,8 +142,7 @@ def test_no_noise_is_not_dp() -> None:
 
 
 def test_a_recorded_seed_is_said_to_void_the_bound() -> None:
-    said = guarantee_words(made(noise="seeded"))
-    assert "seed" in said.banner
+    assert "seed" in guarantee_words(made(noise="seeded")).banner
     assert guarantee_words(made()).banner is None
 
 
@@ -192,8 +178,7 @@ def test_a_claim_without_an_audit_is_no_bound_either() -> None:
 
 
 def test_what_stands_behind_an_epsilon_is_told_apart() -> None:
-    assert kind(made()) == "proved"
-    assert kind(nominal(audit=AUDIT)) == "nominal"
+    assert (kind(made()), kind(nominal(audit=AUDIT))) == ("proved", "nominal")
     assert kind(made(math.inf)) == kind(made(labels="data")) == kind(nominal(math.inf)) == "none"
     assert is_nominal(nominal())
     assert not is_nominal(made())
@@ -231,7 +216,7 @@ def test_odds_of_any_size() -> None:
      (99.99, "100")],
 )  # fmt: skip
 def test_numbers_are_shown_with_three_digits_or_all_before_the_point_rounded_up(value: float, text: str) -> None:
-    assert shown_number(value) == text
+    assert statement.shown_number(value) == text
 
 
 @pytest.mark.parametrize("labels", ["data", "prior", "prior-const"])
@@ -265,20 +250,19 @@ def two_ways_out(head: dp.DpEvent | None, claimed: Claim | None = None) -> Guara
 
 def test_replay_head_and_total_stand_in_the_headline_and_in_every_banner() -> None:
     private, clean = two_ways_out(dp.GaussianDpEvent(gaussian.sigma(3.0, 1e-5))), two_ways_out(dp.NonPrivateDpEvent())
-    assert by_channel(private.parts) == {
+    assert statement.by_channel(private.parts) == {
         "replay release": pytest.approx(2.0, rel=1e-4),
         "head": pytest.approx(3.0, rel=1e-4),
         "replay and head together": private.epsilon,
     }
     assert 3.0 < private.epsilon < 5.0
-    assert list(ways_out(private).values()) == list(by_channel(private.parts).values())
+    assert list(ways_out(private).values()) == list(statement.by_channel(private.parts).values())
     assert list(ways_out(private)) == ["replay", "head", "total"]
     assert guarantee_words(private).headline.endswith(
-        f"Replay ε = 2, head ε = 3, total ε = {shown_number(private.epsilon)}."
+        f"Replay ε = 2, head ε = 3, total ε = {statement.shown_number(private.epsilon)}."
     )
     assert guarantee_words(clean).banner.endswith("Replay ε = 2, head ε = ∞, total ε = ∞.")  # type: ignore[union-attr]
-    claimed = two_ways_out(dp.NonPrivateDpEvent(), Claim(4.0, "a paper", {}, {}, accounted=62.3))
-    said = guarantee_words(claimed)
+    said = guarantee_words(two_ways_out(dp.NonPrivateDpEvent(), Claim(4.0, "a paper", {}, {}, accounted=62.3)))
     assert "Claimed ε = 4 (a paper, not verified)" in said.headline
     assert "The same noise accounted, if its other premises held: ε = 62.3." in said.headline
     for text in (said.headline, said.banner or ""):
@@ -286,7 +270,7 @@ def test_replay_head_and_total_stand_in_the_headline_and_in_every_banner() -> No
 
 
 def test_a_head_made_from_the_replay_alone_costs_nothing_more() -> None:
-    assert three_numbers(two_ways_out(None).parts) == "Replay ε = 2, head ε = 0, total ε = 2."
+    assert statement.three_numbers(two_ways_out(None).parts) == "Replay ε = 2, head ε = 0, total ε = 2."
 
 
 def test_the_line_under_a_figure_tells_the_ways_out_apart() -> None:
@@ -297,8 +281,7 @@ def test_the_line_under_a_figure_tells_the_ways_out_apart() -> None:
 
 
 def test_a_method_with_one_way_out_speaks_of_one_number() -> None:
-    assert three_numbers(made().parts) == ""
-    assert ways_out(made()) == {}
+    assert (statement.three_numbers(made().parts), ways_out(made())) == ("", {})
     assert "head" not in guarantee_words(made()).headline
 
 
@@ -419,8 +402,7 @@ def test_the_ratio_is_that_of_the_lengths_for_training() -> None:
 
 
 def test_without_sampling_training_and_one_sum_have_the_same_ratio() -> None:
-    sigma = accounting.noise_multiplier(0.2, 1e-5, 1.0, 40, "add-remove")
-    trained = noise_to_signal(sigma, 64, 134.7, n_steps=40)
+    trained = noise_to_signal(accounting.noise_multiplier(0.2, 1e-5, 1.0, 40, "add-remove"), 64, 134.7, n_steps=40)
     assert trained == pytest.approx(noise_to_signal(gaussian.sigma(0.2, 1e-5), 64, 134.7), rel=1e-4)
 
 
@@ -436,12 +418,10 @@ def test_the_digits_are_warned_of_where_they_were_seen_to_fail() -> None:
 def test_trained_heads_are_warned_of_and_larger_batches_offered() -> None:
     head = {"method": "peft-ensemble", "labels": "prior-const"}
     found = forecasts([0.02, 1.0, 8.0], **head)
-    assert [one.epsilon for one in found] == [0.02]
-    assert found[0].ratio == pytest.approx(16.5, rel=0.02)
+    assert ([one.epsilon for one in found], found[0].ratio) == ([0.02], pytest.approx(16.5, rel=0.02))
     assert found[0].larger_batches == pytest.approx(7.8, rel=0.02)
     assert "larger batches (7.8 times with everyone in each)" in found[0].sentence
-    whole = forecasts([0.02], **head, params={"sample_rate": 1.0})
-    assert "larger batches" not in whole[0].sentence
+    assert "larger batches" not in forecasts([0.02], **head, params={"sample_rate": 1.0})[0].sentence
     assert forecasts([0.02], **head, params={"adapter": "film"}) == (), "not measured, so nothing is said"
 
 

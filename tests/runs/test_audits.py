@@ -132,7 +132,8 @@ def test_a_resumed_run_is_compared_with_when_it_first_began(store: Store, home: 
 def test_an_audit_outlasts_a_store_that_is_away_for_a_moment(store: Store, run_id: str, monkeypatch) -> None:
     audit_id = Audits(store).create(run_id)
     assert store.claim(audit_id, process.me())
-    monkeypatch.setattr(administration, "check_own_files", in_turn([StoreTrouble("away")], administration.check_own_files))
+    looks = [StoreTrouble("away"), None, StopIteration()]
+    monkeypatch.setattr(administration, "check_own_files", in_turn(looks, administration.check_own_files))
     assert worker.carry_out(store, audit_id) == "finished"
 
 

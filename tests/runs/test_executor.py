@@ -295,7 +295,8 @@ def test_a_store_that_is_away_and_an_unexpected_error_do_not_end_it(monkeypatch,
     away = StoreTrouble("store x: locked")
     troubled = Troubled(over, [None, away, away, KeyError("no such part"), away, None, away])
     looked, patience = lambda: done.append(troubled.looks), Patience(0.001, 0.002)
-    executor.move(in_turn([away], lambda: troubled), over, after_each=looked, on_trouble=heard.append, patience=patience)
+    opens = in_turn([away, None, StopIteration()], lambda: troubled)
+    executor.move(opens, over, after_each=looked, on_trouble=heard.append, patience=patience)
     assert (troubled.looks, done) == (7, [1, 6])
     assert heard == [away, away, away]  # once in each outage: before the store was open, and twice later
     assert "no such part" in capsys.readouterr().err

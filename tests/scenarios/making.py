@@ -10,8 +10,7 @@ from dpcl_core.scenarios.stream import Examples, Table, Task
 
 def examples(labels: Sequence[int], first: int = 0) -> Examples:
     """One example a label; its one feature is its number."""
-    numbers = np.arange(first, first + len(labels), dtype=np.float32)
-    return Examples(numbers[:, None], np.asarray(labels, dtype=np.int64))
+    return Examples(np.arange(first, first + len(labels), dtype=np.float32)[:, None], np.asarray(labels, dtype=np.int64))
 
 
 def table(train: Sequence[int], test: Sequence[int], n_classes: int) -> Table:

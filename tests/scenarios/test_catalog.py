@@ -1,4 +1,4 @@
-"""Scenarios by name: what does not fit is refused with field and mend; chance; what is drawn before a run."""
+"""Scenarios by name: what is refused with field and mend; chance; what is drawn before a run; one class against the rest."""
 
 import math
 from collections.abc import Mapping
@@ -9,17 +9,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpcl_core import checks
+from dpcl_core import checks, engine, errors
 from dpcl_core.data.dataset import Form
 from dpcl_core.data.load import load_dataset, read_labels
-from dpcl_core.errors import BadInput
+from dpcl_core.events import Classifier, TaskLearned, of_kind
 from dpcl_core.scenarios import catalog, central
 from dpcl_core.scenarios import catalog as previews
-from dpcl_core.scenarios.catalog import ClassIncremental, Permuted, Preview, SourceIncremental, chance, n_tested
+from dpcl_core.scenarios.catalog import ClassIncremental, OneVsRest, Permuted, Preview, SourceIncremental, chance, n_tested
 from dpcl_core.scenarios.stream import Examples, Table, Task, TaskStream, generator
 from tests.data.making import write_pair
 from tests.scenarios.making import examples, five, table
-from tests.support.asserting import includes, refusal_of
+from tests.support.asserting import includes, refusal_of, refuses
 
 TEN = replace(five(40), n_people=400)  # classes of the sources A to E
 BARE = table([label for label in range(10) for _ in range(40)], range(10), 10)
@@ -82,7 +82,7 @@ def test_a_dataset_without_sources(kind: str, settings: dict[str, Any], field: s
      "scenario.permutations of task 1", "12 in all"),
 ])  # fmt: skip
 def test_what_only_the_examples_tell(kind: str, settings: dict[str, Any], of: Table, field: str, said: str) -> None:
-    with pytest.raises(BadInput, match=said) as caught:
+    with pytest.raises(errors.BadInput, match=said) as caught:
         catalog.open_stream(catalog.card(kind).settings(**settings), of, 0)
     assert caught.value.field == field
 
@@ -143,8 +143,7 @@ def test_no_answer_that_ignores_the_example_expects_more() -> None:
     """Any distribution over labels is a mixture of constant answers; the best of 2,000 random ones stays below."""
     asked, draw = stream([0, 0, 0, 1, 2], [2, 3, 3], [1, 1, 0]), np.random.default_rng(0)
     shares = np.array([np.bincount(task.test.labels.astype(np.intp), minlength=4) / len(task.test) for task in asked.tasks])
-    expected = draw.dirichlet(np.full(4, 0.3), size=2000) @ shares.mean(axis=0)
-    assert chance([asked], range(4)) >= expected.max()
+    assert chance([asked], range(4)) >= (draw.dirichlet(np.full(4, 0.3), size=2000) @ shares.mean(axis=0)).max()
     assert chance([asked], range(4)) == pytest.approx(shares.mean(axis=0).max())
 
 
@@ -183,8 +182,7 @@ def test_the_number_of_equally_weighted_test_examples() -> None:
 
 
 def test_the_same_test_part_in_every_task_is_counted_once() -> None:
-    data = table([], [label for label in range(4) for _ in range(5)], 4)
-    opened = central.open_stream(Permuted(tasks=3), data, 0)
+    opened = central.open_stream(Permuted(tasks=3), table([], [label for label in range(4) for _ in range(5)], 4), 0)
     assert (n_tested([opened]), chance([opened], range(4))) == (pytest.approx(20), pytest.approx(1 / 4))
 
 
@@ -243,8 +241,7 @@ def test_of_ones_own_data_there_is_a_plan_and_no_count(data_dir: Path) -> None:
     assert found.counts is None
     assert sorted(label for home in found.homes for label in home) == [0, 1, 2]
     write_pair(data_dir / "mine", [0, 1, 1, 1, 1, 2], [0, 1, 2])  # other records, the same plan
-    again = shown({"dataset": "own:mine"}, {"kind": "class-incremental", "tasks": 3})
-    assert again.homes == found.homes
+    assert shown({"dataset": "own:mine"}, {"kind": "class-incremental", "tasks": 3}).homes == found.homes
 
 
 def test_sources_are_tasks_and_their_labels_are_numbered_as_loading_does(data_dir: Path) -> None:
@@ -252,12 +249,9 @@ def test_sources_are_tasks_and_their_labels_are_numbered_as_loading_does(data_di
         write_pair(data_dir / name, [*range(10), 3], list(range(10)))
     spec = checks.parse({"data": {"dataset": "5-datasets-mnist-m"}, "scenario": {"kind": "source-incremental"}})
     whole, column = load_dataset(spec.data), read_labels(spec.data, keyed=False)
-    assert column is not None
     assert (column.classes, column.sources) == (whole.classes, whole.sources)
     for split, own in ((whole.train, column.train), (whole.test, column.test)):
         assert own.labels.tolist() == split.labels.tolist()
-        assert own.sources is not None
-        assert split.sources is not None
         assert own.sources.tolist() == split.sources.tolist()
     found = previews.preview(spec.data, spec.scenario, 1)
     assert found is not None
@@ -271,16 +265,14 @@ def test_sources_are_tasks_and_their_labels_are_numbered_as_loading_does(data_di
 def test_a_dataset_elsewhere_has_none_and_a_stream_that_does_not_fit_says_why(data_dir: Path) -> None:
     elsewhere = checks.parse({"data": {"dataset": "cifar100"}, "scenario": {"kind": "i-blurry"}})
     assert previews.preview(elsewhere.data, elsewhere.scenario, 0) is None
-    with pytest.raises(BadInput, match=r"^scenario\.tasks = 11: must be at most 10"):
-        shown({"dataset": "digits"}, {"kind": "i-blurry", "tasks": 11})
+    refuses(r"^scenario\.tasks = 11: must be at most 10", shown, {"dataset": "digits"}, {"kind": "i-blurry", "tasks": 11})
 
 
 def test_an_edited_file_is_counted_again(data_dir: Path) -> None:
     write_pair(data_dir / "mnist", [*range(10)], list(range(10)))
     before = shown({"dataset": "mnist"}, {"kind": "class-incremental"})
     write_pair(data_dir / "mnist", [*range(10), 4, 4], list(range(10)))
-    after = shown({"dataset": "mnist"}, {"kind": "class-incremental"})
-    assert counted(after).sum() - counted(before).sum() == 2
+    assert counted(shown({"dataset": "mnist"}, {"kind": "class-incremental"})).sum() - counted(before).sum() == 2
 
 
 def test_what_clients_hold_is_counted_once_however_many_tasks_it_is_in(data_dir: Path) -> None:
@@ -296,5 +288,70 @@ def test_what_clients_hold_is_counted_once_however_many_tasks_it_is_in(data_dir:
             assert found.held.sum() <= 1347 < counted(found).sum()
             asked, tasks = 2 * np.arange(10), np.arange(10)
             assert (counted(found)[tasks, asked] <= counted(found)[tasks, asked + 1]).all()
-    plain = shown({"dataset": "digits"}, {"kind": "class-incremental"})
-    assert plain.held is None
+    assert shown({"dataset": "digits"}, {"kind": "class-incremental"}).held is None
+
+
+# One class against the rest: whom a task asks, how its halves compare, and that every example is learned once.
+
+
+N_CLASSES, N = 5, 2000
+WHOLE = table([row % N_CLASSES for row in range(N)], [row % N_CLASSES for row in range(60)], N_CLASSES)
+OWN = {"dataset": "digits", "backbone": "pixels", "train_per_class": 60, "test_per_class": 20}
+
+
+def test_a_task_asks_for_its_class_and_is_tested_on_as_many_others() -> None:
+    stream = central.open_stream(OneVsRest(tasks=3), WHOLE, 0)
+    assert stream.classes == ("not c0", "c0", "not c1", "c1", "not c2", "c2")
+    assert stream.recurrence == OneVsRest().recurrence == "once"
+    for k, task in enumerate(stream.tasks):
+        assert (task.name, task.prior, task.task_id) == (f"c{k}", (2 * k, 2 * k + 1), k)
+        for split, first in ((task.train, 0), (task.test, 1000)):
+            np.testing.assert_array_equal(split.labels, 2 * k + ((split.inputs[:, 0].astype(int) - first) % N_CLASSES == k))
+        assert (len(task.test), np.mean(task.test.labels == 2 * k)) == (24, 0.5)
+
+
+def test_every_example_is_learned_once_and_both_halves_are_as_large() -> None:
+    """Of 400 of a class 200 stay on average, and of the 1,600 others one in eight comes: 200. Six deviations are 85."""
+    for seed in range(3):
+        tasks = central.open_stream(OneVsRest(), WHOLE, seed).tasks
+        assert sorted(np.concatenate([task.train.inputs[:, 0] for task in tasks]).tolist()) == list(range(N))
+        halves = np.array([np.bincount((task.train.labels - 2 * task.index).astype(np.intp), minlength=2) for task in tasks])
+        assert (np.abs(halves - 200) < 85).all()
+        rest = tasks[0].train.inputs[tasks[0].train.labels == 0, 0].astype(int) % N_CLASSES
+        rest = np.bincount(rest.astype(np.intp), minlength=N_CLASSES)[1:]
+        assert (np.abs(rest - 50) < 42).all()  # six deviations of 50 of 400
+
+
+def test_an_undeclared_label_is_of_the_rest_whatever_its_number() -> None:
+    numbers = np.arange(N)
+    found = []
+    for shift in (0, 3):  # another undeclared label would shift its number
+        labels = np.where(numbers % 2, numbers % N_CLASSES, N_CLASSES + shift)
+        train = Examples(numbers[:, None].astype(np.float32), labels)
+        tasks = central.open_stream(OneVsRest(), replace(WHOLE, train=train, undeclared=("a", "b", "c", "d")), 1).tasks
+        found.append([(task.train.inputs[:, 0].tolist(), task.train.labels.tolist()) for task in tasks])
+        strays = [task.train.labels[task.train.inputs[:, 0] % 2 == 0] - 2 * task.index for task in tasks]
+        assert all(len(of_task) > 50 and not of_task.any() for of_task in strays)
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize(
+    ("chosen", "n_classes", "what"),
+    [(OneVsRest(tasks=6), 5, "scenario.tasks = 6: must be at most 5"), (OneVsRest(), 1, "two classes or more")],
+)
+def test_what_does_not_fit_is_refused_in_a_sentence(chosen: OneVsRest, n_classes: int, what: str) -> None:
+    refuses(what, central.open_stream, chosen, Table(examples([0]), examples([0]), tuple("abcde"[:n_classes])), 0)
+
+
+@pytest.mark.parametrize("labels", ["prior", "prior-const", "data", "dp-learned"])
+def test_only_the_two_answers_of_the_task_compete(labels: str) -> None:
+    """Among the answers of all tasks an example of one class is of the rest of another one just as well."""
+    asked = checks.parse({
+        "method": "cosine", "labels": labels, "data": OWN, "seeds": [0],
+        "scenario": {"kind": "one-vs-rest", "tasks": 3}, "privacy": {"epsilons": [math.inf], "delta": 1e-4},
+    })  # fmt: skip
+    events = list(engine.run(asked))
+    *_, last = of_kind(events, TaskLearned)
+    assert min(value for value in last.accuracy if value is not None) > 0.7
+    *_, kept = of_kind(events, Classifier)
+    assert kept.by_task == (("not 0", "0"), ("not 1", "1"), ("not 2", "2"))

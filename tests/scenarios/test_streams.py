@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpcl_core import checks, engine
+from dpcl_core import checks, engine, errors
 from dpcl_core.data.dataset import Form, Source
-from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished, TaskLearned
 from dpcl_core.methods import catalog as methods
 from dpcl_core.privacy import accounting
@@ -35,8 +34,7 @@ def settings(tasks: int, classes_per_task: int | None = None) -> ClassIncrementa
 
 def order(seed: int, n_classes: int = 10) -> tuple[int, ...]:
     """The order of classes: with as many tasks as classes, each task has one."""
-    stream = open_stream(settings(n_classes), table([], [], n_classes), seed)
-    return tuple(task.prior[0] for task in stream.tasks)
+    return tuple(task.prior[0] for task in open_stream(settings(n_classes), table([], [], n_classes), seed).tasks)
 
 
 def test_a_case_counted_by_hand() -> None:
@@ -56,8 +54,7 @@ def test_a_case_counted_by_hand() -> None:
 def test_every_record_is_in_one_task_that_lists_its_class(train: list[int], test: list[int], tasks: int, seed: int) -> None:
     stream = open_stream(settings(tasks), table(train, test, 10), seed)
     assert sorted(label for task in stream.tasks for label in task.prior) == list(range(10))
-    seen = [record for task in stream.tasks for record in records(task)]
-    assert sorted(seen) == list(enumerate(train))
+    assert sorted(record for task in stream.tasks for record in records(task)) == list(enumerate(train))
     assert sum(len(task.test) for task in stream.tasks) == len(test)
     for task in stream.tasks:
         assert set(task.train.labels.tolist()) | set(task.test.labels.tolist()) <= set(task.prior)
@@ -83,8 +80,7 @@ def test_the_order_is_the_seeds_own_and_repeats() -> None:
 
 def test_every_class_comes_first_equally_often() -> None:
     """A chi-square of 9 degrees of freedom exceeds 27.9 once in a thousand; a fixed order gives 18,000."""
-    first = np.bincount([order(seed)[0] for seed in range(2000)], minlength=10)
-    assert ((first - 200) ** 2 / 200).sum() < 27.9
+    assert ((np.bincount([order(seed)[0] for seed in range(2000)], minlength=10) - 200) ** 2 / 200).sum() < 27.9
 
 
 def test_fewer_tasks_are_a_coarser_cut_of_the_same_order() -> None:
@@ -111,7 +107,7 @@ def test_what_check_allows_opens_with_so_many_tasks(tasks: int, per_task: int | 
     chosen = settings(tasks, per_task)
     try:
         count = catalog.number_of_tasks(chosen, n_classes, ())
-    except BadInput:
+    except errors.BadInput:
         fits = tasks * (per_task or 1) <= n_classes and (per_task is not None or n_classes % tasks == 0)
         assert not fits
         return
@@ -217,8 +213,7 @@ def value_orders(settings: Permuted, table: Table, seed: int = 0) -> list[list[i
 @given(st.integers(0, 2**32 - 1), st.sampled_from(["pixels", "values"]), st.sampled_from(["same", "disjoint"]))
 def test_every_task_reorders_all_its_examples_by_one_permutation(seed: int, of: str, images: str) -> None:
     settings, table = validated(Permuted, {"tasks": 4, "of": of, "images": images}), made()
-    stream = open_stream(settings, table, seed)
-    for task, order in zip(stream.tasks, value_orders(settings, table, seed), strict=True):
+    for task, order in zip(open_stream(settings, table, seed).tasks, value_orders(settings, table, seed), strict=True):
         assert sorted(order) == list(range(36))
         for split in (task.train, task.test):
             assert (split.inputs % 1000).astype(int).tolist() == [order] * len(split)
@@ -248,8 +243,7 @@ def test_a_value_goes_to_every_place_equally_often() -> None:
     """2400 draws over 12 places: chi-square of 11 degrees of freedom exceeds 51 with probability 4e-7 by chance."""
     grey = made(form=Form((3, 4, 1), 0.0, 1.0))
     found = [order.index(0) for seed in range(24) for order in value_orders(Permuted(tasks=100), grey, seed)]
-    counts = np.bincount(found, minlength=12)
-    assert ((counts - 200) ** 2 / 200).sum() < 51
+    assert ((np.bincount(found, minlength=12) - 200) ** 2 / 200).sum() < 51
 
 
 @given(st.permutations([1, 2, 3, 4]))
@@ -275,8 +269,7 @@ def test_disjoint_tasks_share_no_record_and_leave_none_out() -> None:
 def test_disjoint_tasks_are_about_equally_large() -> None:
     """10,000 records in five parts: chi-square of 4 degrees of freedom exceeds 33 with probability 1e-6."""
     stream = open_stream(Permuted(tasks=5, images="disjoint"), made(n=10_000), 1)
-    sizes = np.array([len(task.train) for task in stream.tasks])
-    assert ((sizes - 2000) ** 2 / 2000).sum() < 33
+    assert ((np.array([len(task.train) for task in stream.tasks]) - 2000) ** 2 / 2000).sum() < 33
 
 
 def test_same_images_come_again_in_every_task() -> None:
@@ -315,8 +308,7 @@ def test_a_person_in_every_task_is_accounted_for_all_of_them(method: str, labels
     found = {}
     for images in ("same", "disjoint"):
         scenario = {"kind": "permuted", "tasks": 3, "images": images}
-        raw = raw_spec(method=method, params=params, labels=labels, scenario=scenario)
-        events = list(engine.run(checks.parse(raw)))
+        events = list(engine.run(checks.parse(raw_spec(method=method, params=params, labels=labels, scenario=scenario))))
         found[images] = [event.epsilon for event in events if isinstance(event, TaskLearned)]
         (finished,) = [event for event in events if isinstance(event, CellFinished)]
         assert finished.guarantee.epsilon == found[images][-1]
@@ -382,8 +374,7 @@ def test_an_odd_number_of_classes_keeps_every_class() -> None:
 @pytest.mark.parametrize(("tasks", "blurry_percent", "share"), [(10, 10, 0.91), (5, 30, 0.76), (5, 50, 0.60)])
 def test_sizes_and_home_shares_of_the_published_streams(tasks: int, blurry_percent: int, share: float) -> None:
     """Of 50 classes of 200 the share that stays has a standard error below 0.005; sizes vary as binomials."""
-    settings = IBlurry(tasks=tasks, blurry_percent=blurry_percent)
-    stream = central.open_stream(settings, balanced(100, 200), seed=1)
+    stream = central.open_stream(IBlurry(tasks=tasks, blurry_percent=blurry_percent), balanced(100, 200), seed=1)
     found = counts(stream)
     strays = 10_000 * blurry_percent / 100
     assert max(abs(len(task.train) - 20_000 // tasks) for task in stream.tasks) < 6 * np.sqrt(2 * strays / tasks)
@@ -407,8 +398,7 @@ def test_all_classes_disjoint_is_the_class_incremental_split() -> None:
 
 def test_everything_blurred_spreads_every_class_evenly() -> None:
     """Each of 25 counts is binomial around 200; six standard deviations (12.6) are passed once in 10^8."""
-    settings = IBlurry(tasks=5, disjoint_percent=0, blurry_percent=100)
-    found = counts(central.open_stream(settings, balanced(5, 1000), seed=2))
+    found = counts(central.open_stream(IBlurry(tasks=5, disjoint_percent=0, blurry_percent=100), balanced(5, 1000), seed=2))
     assert np.abs(found - 200).max() < 76
     assert np.abs(found.sum(axis=1) - 1000).max() < 170
 
@@ -429,8 +419,7 @@ def test_every_example_is_in_exactly_one_task(train: list[int], test: list[int],
     assert sorted(record for task in stream.tasks for record in records(task)) == list(enumerate(train))
     assert sorted(int(row) for task in stream.tasks for row in task.test.inputs[:, 0]) == list(range(1000, 1000 + len(test)))
     for task in stream.tasks:
-        rows = task.train.inputs[:, 0]
-        assert (np.diff(rows) > 0).all(), "in the order of the file"
+        assert (np.diff(task.train.inputs[:, 0]) > 0).all(), "in the order of the file"
         if settings.task_prior == "occurring":
             assert task.prior == tuple(sorted(set(task.train.labels.tolist())))
     again = central.open_stream(settings, table(train, test, 7), seed)

@@ -10,21 +10,18 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpcl_core import checks
+from dpcl_core import checks, events
 from dpcl_core.backbones.extractor import result_of
 from dpcl_core.data import catalog as datasets
 from dpcl_core.data import load
 from dpcl_core.data.dataset import Dataset, Images, Source, Split
 from dpcl_core.errors import BadInput, DataMissing, Diverged
-from dpcl_core.events import Progress, Started
 from dpcl_core.methods.common.method import of_spec
 from dpcl_core.spec import DataSpec, Params, RunSpec
 from dpcl_core.tuning import search, settings
-from dpcl_core.tuning.search import Prepare
 from dpcl_core.tuning.settings import Sizes, Trial, TuneSpec
-from tests.support.asserting import includes, refusal_of
+from tests.support import asserting, watching
 from tests.support.tuned import SIZES, TOO_FAST, a_tuning, accuracy, prepared_by, preparing
-from tests.support.watching import watched
 
 pytestmark = pytest.mark.usefixtures("home")
 
@@ -52,14 +49,14 @@ def test_seventy_per_cent_are_trained_on() -> None:
     ({"base": a_base(scenario={"tasks": 11}), "on": "private"}, ["scenario.tasks = 11"]),
 ])  # fmt: skip
 def test_what_cannot_be_tuned_is_one_sentence(tune: dict[str, object], words: list[str]) -> None:
-    refused = str(refusal_of(lambda: settings.check_search(settings.parse(tune))))
-    includes(refused, *words)
+    refused = str(asserting.refusal_of(lambda: settings.check_search(settings.parse(tune))))
+    asserting.includes(refused, *words)
     assert "\n" not in refused
 
 
 @pytest.mark.parametrize("raw", [{"n_trials": 0}, {"n_trials": 501}, {"on": "secret"}, {"base": 3}, {"colour": "blue"}])
 def test_a_malformed_tuning_names_its_setting(raw: dict[str, object]) -> None:
-    assert refusal_of(settings.parse, {"base": a_base(), **raw}).field == next(iter(raw))
+    assert asserting.refusal_of(settings.parse, {"base": a_base(), **raw}).field == next(iter(raw))
 
 
 def test_a_member_of_a_combined_set_is_no_public_stand_in_for_it_nor_the_other_way_round() -> None:
@@ -94,8 +91,7 @@ def test_trials_on_a_stand_in_have_tasks_of_as_many_classes() -> None:
 
 
 def test_fewer_examples_than_a_batch_are_refused() -> None:
-    with pytest.raises(BadInput, match="examples to tune on = 9: must be at least 10"):
-        settings.batch_bounds(9)
+    asserting.refuses("examples to tune on = 9: must be at least 10", settings.batch_bounds, 9)
 
 
 # The examples tuned on: those of one task, 70:30, nothing twice, and none of the test examples.
@@ -154,7 +150,7 @@ def test_a_tuning_never_asks_for_a_test_image(monkeypatch: pytest.MonkeyPatch) -
     """Every image that is computed is one of the training split: the test split's are forbidden to be read."""
     asked: list[tuple[object, ...]] = []
     for name in ("digest", "take"):
-        watched(monkeypatch, Images, name, lambda found, given: asked.append(given))
+        watching.watched(monkeypatch, Images, name, lambda found, given: asked.append(given))
     monkeypatch.setattr(load, "load_dataset", lambda data: DIGITS)
     sizes = result_of(search.prepared(TuneSpec(base=naive_base(), on="private"), "cpu")).sizes
     assert not any(given[0] is DIGITS.test.images for given in asked)
@@ -168,7 +164,7 @@ def trials_of(said: Sequence[object]) -> list[Trial]:
     return [one for one in said if isinstance(one, Trial)]
 
 
-def raising(error: Exception) -> Prepare:
+def raising(error: Exception) -> search.Prepare:
     """Every training ends with this error."""
 
     def trained(params: Params) -> float:
@@ -183,9 +179,9 @@ def searched() -> list[object]:
 
 
 def test_sizes_come_first_then_what_is_tuned_on_then_every_trial(searched: list[object]) -> None:
-    without_progress = [one for one in searched if not isinstance(one, Progress)]
+    without_progress = [one for one in searched if not isinstance(one, events.Progress)]
     assert without_progress[0] == SIZES
-    assert without_progress[1] == Started(1, ("tuning",), "Digits (made up)", 200, 86)
+    assert without_progress[1] == events.Started(1, ("tuning",), "Digits (made up)", 200, 86)
     assert [trial.number for trial in trials_of(without_progress[2:])] == list(range(20))
 
 
@@ -256,8 +252,7 @@ def test_a_programs_own_error_is_no_failed_trial() -> None:
 
 def test_a_resumed_search_goes_on_after_its_trials_with_draws_of_its_own() -> None:
     first = trials_of(list(search.search(a_tuning(4), prepare=preparing())))
-    said = list(search.search(a_tuning(8), earlier=first, earlier_sizes=SIZES, prepare=preparing()))
-    later = trials_of(said)
+    later = trials_of(list(search.search(a_tuning(8), earlier=first, earlier_sizes=SIZES, prepare=preparing())))
     assert [trial.number for trial in later] == [4, 5, 6, 7]
     assert not {trial.learning_rate for trial in first} & {trial.learning_rate for trial in later}
 
@@ -293,12 +288,10 @@ def test_a_true_search_on_the_digits_ends_well() -> None:
 
 def test_a_tuning_that_cannot_be_is_refused_before_data_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dpcl_core.data.load.load_dataset", lambda data: pytest.fail("data were read"))
-    with pytest.raises(BadInput, match="method = cosine"):
-        list(search.search(a_tuning(method="cosine")))
+    asserting.refuses("method = cosine", list, search.search(a_tuning(method="cosine")))
     monkeypatch.delenv("DPCL_DATA", raising=False)
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    with pytest.raises(DataMissing, match="mnist"):
-        list(search.search(a_tuning(on="public", proxy="mnist")))
+    asserting.refuses("mnist", list, search.search(a_tuning(on="public", proxy="mnist")), error=DataMissing)
 
 
 # What follows from the trials: the papers' arithmetic for the full data, and the sentence about privacy.
@@ -344,7 +337,6 @@ def test_the_document_is_strict_json_with_or_without_trials() -> None:
     document = json.loads(json.dumps(search.document("ab", "finished", PRIVATE, FULL_SIZES, trials), allow_nan=False))
     assert (document["best"]["number"], document["trials"][1]["trouble"]) == (0, "lost it")
     assert document["transferred"]["sample_rate"] == 0.1
-    words = document["command"].split()
-    assert "'tuned=\"private\"'" in words
+    assert "'tuned=\"private\"'" in document["command"].split()
     empty = search.document("ab", "cancelled", PUBLIC, None, [])
     assert empty["best"] is empty["transferred"] is empty["command"] is None

@@ -29,7 +29,7 @@ from dpcl_core.privacy.noise import Batches, noise_of
 from dpcl_core.scenarios.catalog import ClassIncremental
 from dpcl_core.scenarios.stream import Examples, Task, TaskStream
 from dpcl_core.spec import Cell, LabelSetting, RunSpec
-from tests.support.watching import watched
+from tests.support import asserting, watching
 
 
 def noise_multiplier(params: EnsembleParams, epsilon: float, labels: LabelSetting = "prior-const") -> float:
@@ -147,7 +147,7 @@ def lists(asked: RunSpec, public: tuple[int, ...] = (0, 1, 2)) -> GivenLists:
 
 def test_a_list_is_in_the_ledger_before_it_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
     ledger, seen = Ledger(1e-5, "add-remove", "every"), []
-    watched(monkeypatch, given_lists, "release_labels", lambda found, given: seen.append(len(ledger.entries)))
+    watching.watched(monkeypatch, given_lists, "release_labels", lambda found, given: seen.append(len(ledger.entries)))
     lists(spec()).give(task(held([0, 1], [0, 1])), [CELL], [ledger])
     assert seen == [1]
 
@@ -160,8 +160,7 @@ def test_a_list_that_nobody_is_on_gives_way_to_a_guess() -> None:
     assert given_to.give(task(train), [Cell(0.01, 0)], [ledger]).prior == (0,)
     given_to.lists[0] = [(1, 2)]
     assert given_to.give(task(train, index=1), [Cell(0.01, 0)], [ledger]).prior == (1, 2)
-    answers = replace(task(train, prior=(4, 5)), task_id=0)
-    assert lists(small).give(answers, [Cell(0.01, 0)], [ledger]).prior == (4, 5)
+    assert lists(small).give(replace(task(train, prior=(4, 5)), task_id=0), [Cell(0.01, 0)], [ledger]).prior == (4, 5)
 
 
 def test_what_a_stream_says_of_labels_is_not_told_before_the_list_is() -> None:
@@ -201,8 +200,7 @@ class Told:
         if task.index not in self.answers:
             return {}
         first = np.eye(self.n_classes)[self.answers[task.index]]
-        second = np.eye(self.n_classes)[np.zeros(len(task.test), dtype=int)]
-        return {"argmax": np.stack([first, second])}
+        return {"argmax": np.stack([first, np.eye(self.n_classes)[np.zeros(len(task.test), dtype=int)]])}
 
 
 def stream(*labels: list[int], sentences: tuple[list[int], ...] | None = None, **more: object) -> TaskStream:
@@ -244,9 +242,7 @@ def test_a_task_that_no_model_answers_is_none_and_not_zero() -> None:
 
 
 def test_entities_count_whole_and_pooled_f1_is_of_pooled_counts() -> None:
-    there = [1, 2, 0, 1], [1, 0]
-    words = [0, 0, 0, 1], [0, 0]
-    of = stream(*there, sentences=words, metric="entity-f1", looks_ahead=True)
+    of = stream([1, 2, 0, 1], [1, 0], sentences=([0, 0, 0, 1], [0, 0]), metric="entity-f1", looks_ahead=True)
     told = Told({0: [1, 2, 0, 0], 1: [1, 1]}, 3)
     first, nothing = evaluated(told, 0, of, 1, 2)
     assert first.by_task == (2 / 3, 2 / 3)  # one of two found and none too many; one found and one too many
@@ -256,8 +252,7 @@ def test_entities_count_whole_and_pooled_f1_is_of_pooled_counts() -> None:
 
 
 def test_entity_scores_are_decoded_under_the_mask() -> None:
-    of = stream([0, 2], sentences=([0, 0],), metric="entity-f1")
-    (found,) = evaluated(Told({0: [0, 2]}, 3), 0, of, 0, 1)
+    (found,) = evaluated(Told({0: [0, 2]}, 3), 0, stream([0, 2], sentences=([0, 0],), metric="entity-f1"), 0, 1)
     assert found.by_task == (0.0,), "the inside tag behind O is never emitted, so that nothing is found"
     empty = stream([0, 0], sentences=([0, 0],), metric="entity-f1")
     assert evaluated(Told({0: [0, 0]}, 3), 0, empty, 0, 1)[0].by_task == (None,), "no entity there, none told"
@@ -266,10 +261,8 @@ def test_entity_scores_are_decoded_under_the_mask() -> None:
 def test_forward_transfer_is_what_a_model_knows_before_it_learns_less_the_untrained() -> None:
     of = stream([0, 1], [1, 1], [0, 0], looks_ahead=True)
     told = Told({0: [0, 1], 1: [1, 0], 2: [0, 0]}, 3)
-    base = untrained(told, 0, of, 2)
-    assert base == [(1.0, 0.5, 1.0), (0.5, 0.0, 1.0)]
-    found = [evaluated(told, 0, of, step, 2)[0] for step in range(3)]
-    rows = [(*one.by_task, one.ahead) for one in found]
+    assert untrained(told, 0, of, 2) == [(1.0, 0.5, 1.0), (0.5, 0.0, 1.0)]
+    rows = [(*one.by_task, one.ahead) for one in (evaluated(told, 0, of, step, 2)[0] for step in range(3))]
     assert rows == [(1.0, 0.5), (1.0, 0.5, 1.0), (1.0, 0.5, 1.0, None)]
     assert metrics.summary(rows, [0.0, 0.25, 0.5])["FWT"] == pytest.approx(((0.5 - 0.25) + (1.0 - 0.5)) / 2)
     assert metrics.summary([(0.5, None)], [0.25])["FWT"] is None
@@ -369,8 +362,7 @@ def test_what_is_kept_does_not_change_when_learning_goes_on() -> None:
 
 @pytest.mark.parametrize("value", [Examples(np.zeros((1, 2)), np.zeros(1, np.int64)), object(), lambda: 1, 1 + 2j])
 def test_examples_and_unknown_things_are_refused(value: object) -> None:
-    with pytest.raises(TypeError, match="cannot be kept in a checkpoint"):
-        state.saved({"one": Whole(value)})
+    asserting.refuses("cannot be kept in a checkpoint", state.saved, {"one": Whole(value)}, error=TypeError)
 
 
 def test_a_file_names_no_class_but_the_declared_ones() -> None:
@@ -379,8 +371,7 @@ def test_a_file_names_no_class_but_the_declared_ones() -> None:
     with pytest.raises(KeyError):
         state.restore({"one": Whole()}, document, arrays)
     document["one"]["object"]["value"] = {"pickle": "x"}  # type: ignore[index, call-overload]
-    with pytest.raises(ValueError, match="cannot have"):
-        state.restore({"one": Whole()}, document, arrays)
+    asserting.refuses("cannot have", state.restore, {"one": Whole()}, document, arrays, error=ValueError)
 
 
 def test_a_ledger_comes_back_entry_for_entry() -> None:

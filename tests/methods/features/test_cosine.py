@@ -84,8 +84,7 @@ def test_noise_variance_of_a_class_is_sigma_squared_times_the_tasks_it_was_noise
 
 def test_the_law_of_the_final_sums_does_not_depend_on_the_order_of_tasks() -> None:
     tasks, sigma = stream(), gaussian.sigma(1.0, DELTA) * math.sqrt(2)
-    turned = [task(0, *_data(tasks[1])), task(1, *_data(tasks[0]))]
-    for order in (tasks, turned):
+    for order in (tasks, [task(0, *_data(tasks[1])), task(1, *_data(tasks[0]))]):
         standard = np.concatenate([draws("prior-const", order, 100) for _ in range(4)]).reshape(400, -1) / sigma
         for column in standard.T:  # 24 tests: one false alarm in 40,000 runs
             assert kstest(column, norm.cdf).pvalue > 1e-6
@@ -141,8 +140,7 @@ def test_scores_are_cosines_and_unreleased_or_empty_classes_lose() -> None:
 
 def test_examples_outside_the_public_list_are_dropped_before_anything_is_computed() -> None:
     features, labels, _ = _data(stream()[0])
-    run = spec("prior", (math.inf,))
-    narrow = sums(run, [task(0, features, labels, (0,))])[0]
+    narrow = sums(spec("prior", (math.inf,)), [task(0, features, labels, (0,))])[0]
     assert narrow[0].any()
     assert not narrow[1:].any()
 
@@ -175,8 +173,7 @@ def test_a_learned_list_is_each_budgets_own_and_keeps_single_people_out() -> Non
         for cell, ledger in ledgers.items():
             assert len(ledger.entries) == 2
             assert ledger.epsilon() == math.inf if math.isinf(cell.epsilon) else ledger.epsilon() <= cell.epsilon
-    assert n_listed[:, 0].tolist() == [20, 20, 20]
-    assert n_listed[1:, 1].tolist() == [20, 20]
+    assert (n_listed[:, 0].tolist(), n_listed[1:, 1].tolist()) == ([20, 20, 20], [20, 20])
     assert n_listed[0, 1] <= 3
     assert n_listed[2, 2] == 20
     assert n_listed[:2, 2].sum() <= 1
@@ -192,11 +189,9 @@ def test_the_noise_of_a_learned_list_is_that_of_what_the_list_leaves() -> None:
 def test_budgets_and_seeds_never_share_noise() -> None:
     tasks = [task(0, np.zeros((1, 400)), np.zeros(1), (0, 1))]
     for noise in ("release", "seeded"):
-        run = spec("prior", (1.0, 2.0), (0, 1), noise)
-        learner, _ = learned(run, tasks, n_classes=2)
+        learner, _ = learned(spec("prior", (1.0, 2.0), (0, 1), noise), tasks, n_classes=2)
         draws = learner._sums.reshape(-1, 400)
-        off_diagonal = np.corrcoef(draws)[np.triu_indices(len(draws), 1)]
-        assert np.abs(off_diagonal).max() < 6 / math.sqrt(400)
+        assert np.abs(np.corrcoef(draws)[np.triu_indices(len(draws), 1)]).max() < 6 / math.sqrt(400)
 
 
 @pytest.mark.parametrize("recurrence", ["once", "every"])
@@ -204,7 +199,6 @@ def test_the_example_of_eighty_lines_is_this_classifier(recurrence: str) -> None
     """Sums to the last digit under the same seeded noise, predictions, and epsilon to the accuracy of its bisection."""
     path = Path(__file__).resolve().parents[3] / "examples" / "cosine_in_80_lines.py"
     found = spec_from_file_location("cosine_in_80_lines", path)
-    assert found is not None
     assert found.loader is not None
     example = module_from_spec(found)
     found.loader.exec_module(example)

@@ -14,7 +14,7 @@ import torch
 
 from dpcl_core.methods.common import per_example_gradients as of_nets
 from dpcl_core.methods.common.dpsgd import ROUNDING
-from dpcl_core.methods.features import linear_heads, side_by_side
+from dpcl_core.methods.features import adapters, linear_heads, side_by_side
 from dpcl_core.methods.language import gradients as of_texts
 from dpcl_core.methods.language.training import task_loss
 from dpcl_core.methods.lifelong import nets
@@ -25,14 +25,13 @@ from tests.support.tiers import quick
 
 N, CLIP = 80, 0.3
 STRANGE = (2e19, 1e38, -3e38, 1e-38, 1e-45, 0.0, math.nan, math.inf)
-Sums = Callable[[np.ndarray], np.ndarray]
 
 
 @dataclass(frozen=True)
 class Step:
     """`sums`: of the examples at these places, as one row in double precision; `bound`: what one may change them by."""
 
-    sums: Sums
+    sums: Callable[[np.ndarray], np.ndarray]
     bound: float = CLIP
 
 
@@ -54,7 +53,7 @@ def heads(double: bool, odd: bool) -> Step:
     return Step(lambda places: CLIP * linear_heads.clipped_sums(data, places, weights, clips)[0].astype(float).ravel())
 
 
-def adapter(kind: small_network.Kind, double: bool, odd: bool) -> Step:
+def adapter(kind: adapters.Kind, double: bool, odd: bool) -> Step:
     pictures, labels = small_network.pictures(N)
     if odd:
         pictures[::10], pictures[5::20], pictures[-1] = 0, 255, pictures[-2]

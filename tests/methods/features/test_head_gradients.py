@@ -10,9 +10,8 @@ from threadpoolctl import threadpool_limits
 
 from dpcl_core.errors import Diverged
 from dpcl_core.methods.common.dpsgd import LARGEST_WEIGHT
-from dpcl_core.methods.features import adapters, linear_heads
+from dpcl_core.methods.features import adapters, linear_heads, process_pool
 from dpcl_core.methods.features.linear_heads import Prepared, clipped_residuals, clipped_sums
-from dpcl_core.methods.features.process_pool import is_wide
 from dpcl_core.privacy.gaussian import grid32
 from dpcl_core.privacy.noise import Batches, ReleaseNoise, SeededNoise
 from dpcl_core.spec import Cell
@@ -33,8 +32,7 @@ def examples(n: int, n_inputs: int, seed: int = 5) -> np.ndarray:
 
 
 def prepared(rows: np.ndarray, n_columns: int, expected: float = 30.0, dtype: np.dtype = SINGLE) -> Prepared:
-    targets = np.arange(len(rows)) % n_columns
-    return Prepared.of(rows, targets, np.ones((2, n_columns), bool), expected, dtype)
+    return Prepared.of(rows, np.arange(len(rows)) % n_columns, np.ones((2, n_columns), bool), expected, dtype)
 
 
 def weights_of(n_columns: int, n_inputs: int, size: float, dtype: np.dtype = SINGLE) -> np.ndarray:
@@ -94,8 +92,7 @@ def test_no_order_of_additions_rounds_logits(dtype: np.dtype, size: float, n_inp
 @pytest.mark.parametrize("size", [0.0, 1000.0])
 def test_sums_of_neighbours_differ_by_the_norm(dtype: np.dtype, n_inputs: int, n_columns: int, size: float) -> None:
     """In whole numbers, so that nothing is rounded away: of 60 examples, one after the other is left out."""
-    clip = 0.5
-    clips = np.full(2, clip, dtype)
+    clips = np.full(2, 0.5, dtype)
     data, weights = prepared(examples(60, n_inputs), n_columns, dtype=dtype), weights_of(n_columns, n_inputs, size, dtype)
     step = int(1 / data.unit)
     everyone = np.arange(60)
@@ -103,8 +100,7 @@ def test_sums_of_neighbours_differ_by_the_norm(dtype: np.dtype, n_inputs: int, n
     assert np.isfinite(whole).all()
     longest = 0
     for place in everyone[:: 1 if dtype == SINGLE and n_inputs < 193 else 7]:
-        fewer = clipped_sums(data, np.delete(everyone, place), weights, clips)[0] * np.float64(step)
-        for change in whole - fewer:
+        for change in whole - clipped_sums(data, np.delete(everyone, place), weights, clips)[0] * np.float64(step):
             length = sum(int(number) ** 2 for number in change.ravel())
             assert length <= step**2
             longest = max(longest, length)
@@ -284,8 +280,7 @@ def test_examples_of_labels_outside_the_space_are_as_if_absent() -> None:
 @pytest.mark.parametrize("space", [(0, 1), ()])
 def test_an_empty_task_takes_the_same_noisy_steps(space: tuple[int, ...]) -> None:
     """Neither weights of zero nor fewer steps tell that nobody was there; a budget without any label trains as well."""
-    spaces = [space, (0, 1)]
-    start = linear_heads.fresh(spaces, N_FEATURES, 4)
+    start = linear_heads.fresh([space, (0, 1)], N_FEATURES, 4)
     nothing = np.zeros((0, N_FEATURES)), np.zeros(0, dtype=np.int64)
     training = linear_heads.train_heads(start, *nothing, plan(), [1.0, 1.0], Batches(0.3, None), [ReleaseNoise()] * 2)
     steps, found = told(training)
@@ -308,8 +303,7 @@ def test_an_empty_task_and_one_person_are_hard_to_tell_apart() -> None:
 
     without, with_one = np.sort(lengths(nobody)), np.sort(lengths(person))
     cuts = np.concatenate([without, with_one])
-    gap = np.searchsorted(without, cuts) / 600 - np.searchsorted(with_one, cuts) / 600
-    assert np.abs(gap).max() < 0.15
+    assert np.abs(np.searchsorted(without, cuts) / 600 - np.searchsorted(with_one, cuts) / 600).max() < 0.15
 
 
 def test_training_starts_from_the_model_it_is_given() -> None:
@@ -371,7 +365,6 @@ def test_sums_are_the_processors_bit_by_bit(n_inputs: int, n_columns: int, size:
         expected, _ = clipped_sums(data, batch, weights, CLIPS)
         with second_device.attached():
             there = adapters.Directions.of(data.directions, second_device.NAME)
-            assert there is not None
             assert second_device.is_on_card(there.rows)
             sums, _ = clipped_sums(data, batch, weights, CLIPS, there)
         np.testing.assert_array_equal(sums, expected)
@@ -429,5 +422,5 @@ def test_directions_that_do_not_fit_stay_on_the_processor(monkeypatch: pytest.Mo
 
 
 def test_small_heads_are_not_worth_a_card() -> None:
-    assert not is_wide(64, 2 * 10 * 193)
-    assert is_wide(500, 2 * 100 * 1281)
+    assert not process_pool.is_wide(64, 2 * 10 * 193)
+    assert process_pool.is_wide(500, 2 * 100 * 1281)

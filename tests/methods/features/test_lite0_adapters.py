@@ -8,8 +8,7 @@ from numpy.typing import NDArray
 from dpcl_core.backbones import adaptable, bundled, catalog, extractor
 from dpcl_core.backbones.adaptable import Network
 from dpcl_core.data.dataset import Images
-from dpcl_core.methods.features import adapters
-from dpcl_core.methods.features.side_by_side import Gradients
+from dpcl_core.methods.features import adapters, side_by_side
 from tests.backbones.test_lite0 import pictures
 
 MISSING = catalog.available(catalog.card("lite0"))
@@ -56,8 +55,7 @@ def test_gradients_of_examples_are_autograd_s(network: Network, maps: NDArray[np
             parameter += 0.05 * torch.randn(parameter.shape, generator=draw)
     loss = torch.nn.functional.cross_entropy(module(torch.from_numpy(maps)), torch.from_numpy(labels), reduction="sum")
     plain = torch.autograd.grad(loss, [parameter for _, parameter in module.trainable()])
-    clipped = Gradients(module, 1e9, 4, "cpu").of(maps, labels)
-    for ours, others in zip(clipped, plain, strict=True):
+    for ours, others in zip(side_by_side.Gradients(module, 1e9, 4, "cpu").of(maps, labels), plain, strict=True):
         torch.testing.assert_close(ours.float(), others, rtol=1e-3, atol=1e-4 * float(others.abs().max()) + 1e-6)
 
 

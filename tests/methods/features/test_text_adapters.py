@@ -12,15 +12,14 @@ from torch import Tensor
 from torch.nn import functional
 
 from dpcl_core import checks, engine
-from dpcl_core.backbones import adaptable, catalog, encoders, extractor
-from dpcl_core.backbones.weights import ensure_torchvision
+from dpcl_core.backbones import adaptable, catalog, encoders, extractor, weights
 from dpcl_core.data import catalog as datasets
 from dpcl_core.data.texts import Texts
-from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished, References, of_kind
 from dpcl_core.methods.features import adapters, params, side_by_side
 from dpcl_core.spec import RunSpec
 from tests.methods.features.test_adapters import summed, sums_of_a_loop
+from tests.support.asserting import refuses
 
 TEXTS = (
     "A river ran past the old town.", "", "Goal!", "The market fell again, and prices with it.", "word " * 300,
@@ -31,7 +30,7 @@ LABELS = np.array([0, 1, 2, 3, 0, 1, 2, 3])
 
 def small_bert() -> adaptable.Bert:
     """Three blocks of BERT with twelve heads of two numbers, and random weights."""
-    ensure_torchvision()
+    weights.ensure_torchvision()
     from transformers import BertConfig, BertModel
 
     torch.manual_seed(3)
@@ -115,15 +114,13 @@ def test_padding_and_what_comes_after_the_last_piece_change_nothing(network: ada
     other[:, :, :-1] = np.where(np.cumsum(states[:, ::-1, -1:], 1)[:, ::-1] > 0, states[:, :, :-1], 9)
     assert (other != states).any(), "the padding is not what it was"
     torch.testing.assert_close(module(torch.from_numpy(other)), module(torch.from_numpy(states)), rtol=0, atol=1e-12)
-    longer = kept(network, ("word " * 500,))
-    np.testing.assert_array_equal(longer[0], states[4])
+    np.testing.assert_array_equal(kept(network, ("word " * 500,))[0], states[4])
 
 
 def test_an_empty_text_has_a_gradient_and_a_finite_one(network: adaptable.Network) -> None:
     module, states = moved(network, "lora"), kept(network, ("",))
     assert module(torch.from_numpy(states)).isfinite().all()
-    sums = side_by_side.Gradients(module, 1.0, 4, "cpu").of(states, LABELS[:1])
-    assert all(part.isfinite().all() for part in sums)
+    assert all(part.isfinite().all() for part in side_by_side.Gradients(module, 1.0, 4, "cpu").of(states, LABELS[:1]))
 
 
 def test_lora_changes_the_attention_of_the_last_blocks() -> None:
@@ -167,8 +164,7 @@ def asked(**changes: Any) -> dict[str, Any]:
     ({"scenario": {"kind": "permuted", "tasks": 2}, "labels": "prior-const"}, r"params\.adapter = lora: must be head"),
 ])  # fmt: skip
 def test_what_does_not_go_together_is_said_in_one_sentence(changes: dict[str, Any], said: str) -> None:
-    with pytest.raises(BadInput, match=f"^{said}"):
-        checked(checks.parse(asked(**changes)))
+    refuses(f"^{said}", checked, checks.parse(asked(**changes)))
 
 
 def checked(spec: RunSpec) -> None:
@@ -188,8 +184,7 @@ def test_a_run_releases_adapters_within_its_budget(home: Any, monkeypatch: pytes
     privacy = {"epsilons": [8.0, math.inf], "delta": 1e-3, "noise": "seeded"}
     scenario = {"kind": "class-incremental", "tasks": 2}
     more = {"privacy": privacy, "scenario": scenario, "seeds": [0], "labels": "prior-const"}
-    spec = checks.parse(asked(params=settings, data=data, **more))
-    events = list(engine.run(spec))
+    events = list(engine.run(checks.parse(asked(params=settings, data=data, **more))))
     private, free = of_kind(events, CellFinished)
     (known, *_) = of_kind(events, References)
     assert private.guarantee.epsilon <= 8.0

@@ -17,9 +17,8 @@ from dpcl_core.methods.common.dpsgd import Schedule
 from dpcl_core.methods.common.method import Learner, Prefetching
 from dpcl_core.methods.features import linear_heads, process_pool
 from dpcl_core.methods.features.trainer import Trainer, Work
-from dpcl_core.privacy import gaussian
+from dpcl_core.privacy import gaussian, noise
 from dpcl_core.privacy.ledger import Ledger
-from dpcl_core.privacy.noise import Batches
 from dpcl_core.scenarios.stream import Examples, Task
 from dpcl_core.spec import Cell, RunSpec
 from tests.methods.training import public_context
@@ -47,22 +46,20 @@ def tasks(n_tasks: int = 2, disturb: int | None = None) -> list[Task]:
     found = []
     for index in range(n_tasks):
         examples = everything.take(np.arange(index * PER_TASK, (index + 1) * PER_TASK))
-        classes = (2 * (index % 2), 2 * (index % 2) + 1)
-        found.append(Task(index, f"task {index + 1}", examples, examples, classes))
+        found.append(Task(index, f"task {index + 1}", examples, examples, (2 * (index % 2), 2 * (index % 2) + 1)))
     return found
 
 
 def learned(run: RunSpec, stream: Sequence[Task]) -> tuple[Learner, dict[Cell, Ledger]]:
     cells = list(run.cells())
-    known = public_context(SIZE, N_CLASSES, PER_TASK * len(stream), len(stream))
-    learner = methods.maker(run.method)(run, cells, known)
+    learner = methods.maker(run.method)(run, cells, public_context(SIZE, N_CLASSES, PER_TASK * len(stream), len(stream)))
     ledgers = {cell: Ledger(run.privacy.delta, "add-remove", "once") for cell in cells}
     for task in stream:
         assert all(progress.total >= progress.done for progress in learner.learn(dict.fromkeys(run.seeds, task), ledgers))
     return learner, ledgers
 
 
-Trainings = list[tuple[Schedule, Batches]]
+Trainings = list[tuple[Schedule, noise.Batches]]
 
 
 @pytest.fixture
@@ -203,8 +200,7 @@ def test_the_non_cl_model_has_learned_all_tasks_and_waits_where_it_is_released_o
     assert not ledgers[Cell(1.0, 0)].entries
     list(learner.learn({0: stream[1]}, ledgers))
     for task in stream:
-        right = learner.scores(0, task)["argmax"].argmax(axis=2) == task.test.labels
-        assert right[1].mean() == 1.0
+        assert (learner.scores(0, task)["argmax"].argmax(axis=2) == task.test.labels)[1].mean() == 1.0
 
 
 def test_a_run_that_is_left_stops_its_threads() -> None:

@@ -7,19 +7,18 @@ import dp_accounting as dp
 import numpy as np
 import pytest
 
-from dpcl_core.errors import BadInput
-from dpcl_core.methods.federated import client_release
+from dpcl_core.methods.federated import client_release, matchers
 from dpcl_core.methods.federated.client_release import EvenSlots, Layout, Replay, Slotted, WeightedSlots, join_mixtures
 from dpcl_core.methods.federated.lists import Lists
-from dpcl_core.methods.federated.matchers import PublicView, assign, public_modes
 from dpcl_core.privacy.ledger import REPLAY, Ledger
 from dpcl_core.privacy.noise import ReleaseNoise
 from tests.methods.federated import toy
+from tests.support.asserting import refuses
 
 GIVEN = toy.toy()
 N, K = 12, toy.N_MODES
-VIEW = PublicView.of(GIVEN.public, 6, radius=0.35)
-WIDE = PublicView.of(GIVEN.public, toy.D, radius=9.0)  # nothing is projected away and nothing clipped
+VIEW = matchers.PublicView.of(GIVEN.public, 6, radius=0.35)
+WIDE = matchers.PublicView.of(GIVEN.public, toy.D, radius=9.0)  # nothing is projected away and nothing clipped
 TARGETS = np.eye(K)
 SPACE = range(K)
 
@@ -72,8 +71,7 @@ def test_elements_in_one_slot_are_averaged_by_weight() -> None:
 
 def test_one_element_in_one_slot_is_the_client_s_own_mean() -> None:
     """L = 1 and one slot: what DP-Stat-Share releases is what is keyed by label."""
-    labels = np.zeros(len(GIVEN.z), dtype=np.int64)
-    by_label = client_release.by_label(GIVEN.z, labels, GIVEN.users, N, (0,))
+    by_label = client_release.by_label(GIVEN.z, np.zeros(len(GIVEN.z), dtype=np.int64), GIVEN.users, N, (0,))
     means = np.stack([GIVEN.z[GIVEN.users == user].mean(axis=0) for user in range(N)])
     lists = Lists(np.ones((N, 1)), means[:, None], np.ones((N, 1, toy.D)), np.ones((N, 1, 1)))
     matched = client_release.by_matching(lists, np.zeros((N, 1), dtype=np.int64), 1)
@@ -96,8 +94,7 @@ def test_without_noise_slots_are_averages_of_clients_plain_or_weighted_by_shares
 
 def adversaries(random: np.random.Generator, radius: float) -> list[tuple[np.ndarray, np.ndarray]]:
     """Shares [K] and means [K, d] of clients who want to be seen: far away, all in one slot, aligned, empty, not numbers."""
-    far = VIEW.restored(radius * np.eye(6)[0])
-    one, even, first = np.eye(K)[0], np.full(K, 1 / K), np.tile(far, (K, 1))
+    one, even, first = np.eye(K)[0], np.full(K, 1 / K), np.tile(VIEW.restored(radius * np.eye(6)[0]), (K, 1))
     cases = [(one, first), (even, first), (one, 1e6 * first), (even, 1e6 * first)]
     cases += [(np.zeros(K), first), (one, np.nan * first)]
     cases += [(random.dirichlet(np.full(K, 0.3)), 3 * random.standard_normal((K, toy.D))) for _ in range(40)]
@@ -119,11 +116,11 @@ def test_nobody_s_vector_is_longer_than_the_sensitivity(layout: Layout) -> None:
 
 def test_one_client_moves_the_sum_by_the_sensitivity_matching_included() -> None:
     """With prototypes that are public, whoever is removed, the others' slots stay where they are."""
-    lists, prototypes = GIVEN.fitted(), public_modes(GIVEN.public, K)
+    lists, prototypes = GIVEN.fitted(), matchers.public_modes(GIVEN.public, K)
     layout = WeightedSlots(VIEW, K)
 
     def total(clients: np.ndarray) -> np.ndarray:
-        ids = np.stack([assign("nearest", lists.means[client], prototypes) for client in clients])
+        ids = np.stack([matchers.assign("nearest", lists.means[client], prototypes) for client in clients])
         vectors: np.ndarray = layout.vectors(client_release.by_matching(lists.take(clients), ids, K))
         return vectors.sum(axis=0)
 
@@ -217,8 +214,7 @@ def test_what_comes_after_the_mechanism_sees_no_client() -> None:
 
 def test_one_client_has_nobody_to_be_hidden_among() -> None:
     alone = client_release.by_label(GIVEN.z[:50], GIVEN.modes[:50], np.zeros(50, dtype=np.int64), 1, SPACE)
-    with pytest.raises(BadInput, match=r"scenario\.clients = 1: must be at least 2"):
-        released(alone, WeightedSlots(VIEW, K), 1.0, n_clients=1)
+    refuses(r"scenario\.clients = 1: must be at least 2", released, alone, WeightedSlots(VIEW, K), 1.0, n_clients=1)
 
 
 # Replayed mixtures: samples follow the released numbers, and parts of a mixture keep their shares.
@@ -271,8 +267,7 @@ def test_no_samples_of_a_weightless_component_and_none_at_all() -> None:
 
 @pytest.mark.parametrize("kind", ["shared", "own", "diagonal"])
 def test_joined_parts_weigh_the_same(kind: str) -> None:
-    parts = [of(kind), of(kind, (0.2, 0.6))]
-    both = join_mixtures(parts)
+    both = join_mixtures([of(kind), of(kind, (0.2, 0.6))])
     assert both.weights == pytest.approx([0.15, 0.35, 0.125, 0.375])
     assert (both.means == np.tile(MEANS, (2, 1))).all()
     z, _, k = both.sample(20_000, np.random.default_rng(5))
@@ -282,10 +277,8 @@ def test_joined_parts_weigh_the_same(kind: str) -> None:
 
 def test_a_shared_covariance_stays_shared_where_it_is_one() -> None:
     one = of("shared")
-    other = Replay(one.weights, one.means, one.covariances, one.targets)
-    assert join_mixtures([one, other]).covariances is one.covariances
-    different = Replay(one.weights, one.means, 2 * FULL, one.targets)
-    assert join_mixtures([one, different]).covariances.shape == (4, 3, 3)
+    assert join_mixtures([one, Replay(one.weights, one.means, one.covariances, one.targets)]).covariances is one.covariances
+    assert join_mixtures([one, Replay(one.weights, one.means, 2 * FULL, one.targets)]).covariances.shape == (4, 3, 3)
 
 
 def test_invented_embeddings_keep_their_direction_at_unit_length() -> None:

@@ -45,8 +45,7 @@ def loss(head: Head, params: np.ndarray, z: np.ndarray, targets: np.ndarray, wei
         values = forward(params, z, N_IN, head.n_hidden, N_OUT)
     else:
         values = z @ params[:-N_OUT].reshape(N_IN, N_OUT) + params[-N_OUT:]
-    likely = values - np.log(np.exp(values).sum(axis=1, keepdims=True))
-    return float(-weights @ (targets * likely).sum(axis=1))
+    return float(-weights @ (targets * (values - np.log(np.exp(values).sum(axis=1, keepdims=True)))).sum(axis=1))
 
 
 def slope(of: Callable[[np.ndarray], float], params: np.ndarray, place: int, step: float = 1e-5) -> float:
@@ -70,8 +69,7 @@ def test_gradients_equal_finite_differences(n_hidden: int) -> None:
 
 
 def test_the_published_head_has_as_many_parameters_as_the_paper_s() -> None:
-    assert n_parameters(Head(384, 4)) == 49_796
-    assert n_parameters(Head(32, 4, 0)) == 132
+    assert (n_parameters(Head(384, 4)), n_parameters(Head(32, 4, 0))) == (49_796, 132)
 
 
 def test_first_weights_lie_within_one_over_the_root_of_fan_in() -> None:
@@ -84,8 +82,7 @@ def test_first_weights_lie_within_one_over_the_root_of_fan_in() -> None:
 
 def test_rows_that_copies_share_need_not_be_repeated() -> None:
     head = Head(N_IN, N_OUT, 4)
-    random = np.random.default_rng(2)
-    params = random.standard_normal((3, 2, n_parameters(head))).astype(np.float32)
+    params = np.random.default_rng(2).standard_normal((3, 2, n_parameters(head))).astype(np.float32)
     z, targets = (each[None] for each in singles(2, 6))
     weights = np.full((1, 2, 6), 1 / 6, dtype=np.float32)
     together = head.gradients(params, z, targets, weights)
@@ -99,8 +96,7 @@ def test_a_row_without_weight_or_target_moves_nothing() -> None:
     params = np.random.default_rng(3).standard_normal((1, n_parameters(head))).astype(np.float32)
     z, targets = singles(1, 4)
     targets[0, 0] = 0
-    weights = np.array([[1, 0, 0, 0]], dtype=np.float32)
-    assert not head.gradients(params, z, targets, weights).any()
+    assert not head.gradients(params, z, targets, np.array([[1, 0, 0, 0]], dtype=np.float32)).any()
 
 
 def test_large_logits_stay_numbers() -> None:
@@ -170,8 +166,7 @@ def start() -> np.ndarray:
 
 def replayed(n: int = 9) -> tuple[np.ndarray, np.ndarray]:
     random = np.random.default_rng(7)
-    z = random.standard_normal((n, D)).astype(np.float32)
-    return z, random.dirichlet(np.ones(C), n).astype(np.float32)
+    return random.standard_normal((n, D)).astype(np.float32), random.dirichlet(np.ones(C), n).astype(np.float32)
 
 
 def changes(
@@ -183,8 +178,7 @@ def changes(
 
 
 def test_clients_know_their_own_rows() -> None:
-    users = np.array([2, 0, 2, 4, 0])
-    of = Clients.of(np.arange(10.0).reshape(5, 2), np.eye(5), users, N)
+    of = Clients.of(np.arange(10.0).reshape(5, 2), np.eye(5), np.array([2, 0, 2, 4, 0]), N)
     assert [places.tolist() for places in of.places] == [[1, 4], [], [0, 2], [], [3]]
     assert of.z.dtype == of.targets.dtype == np.float32
 
@@ -202,8 +196,7 @@ def test_one_step_on_all_rows_is_adam_on_the_mean_loss_of_both(with_replay: bool
         shares = np.full(size, 1 / size, dtype=np.float32)
         gradient = sum(weight * HEAD.gradients(first, z, y, shares) for z, y, weight in parts)
         large = np.abs(gradient) > 1e-4  # elsewhere rounding decides on the sign
-        by_adam = -0.01 * gradient / (np.abs(gradient) + 1e-8)
-        assert found[0][large] == pytest.approx(by_adam[large], abs=1e-5)
+        assert found[0][large] == pytest.approx((-0.01 * gradient / (np.abs(gradient) + 1e-8))[large], abs=1e-5)
 
 
 def test_clients_side_by_side_change_as_alone() -> None:
@@ -214,8 +207,7 @@ def test_clients_side_by_side_change_as_alone() -> None:
     together = changes(of, [0, 3, 4], plan, again)
     assert together.shape == (3, len(start()))
     for place, client in enumerate([0, 3, 4]):
-        alone = changes(of, [client], plan, again)
-        assert together[place] == pytest.approx(alone[0], abs=1e-5)
+        assert together[place] == pytest.approx(changes(of, [client], plan, again)[0], abs=1e-5)
 
 
 def test_a_client_without_rows_changes_nothing_or_learns_from_replay_alone() -> None:
@@ -232,11 +224,9 @@ def test_one_client_s_strange_numbers_stop_nobody_and_move_nobody(value: float) 
     usual = some_clients()
     z = usual.z.copy()
     z[usual.places[1]] = value
-    strange = Clients(z, usual.targets, usual.places)
-    found, before = (changes(one, range(N), LocalPlan(5, 4)) for one in (strange, usual))
+    found, before = (changes(one, range(N), LocalPlan(5, 4)) for one in (Clients(z, usual.targets, usual.places), usual))
     np.testing.assert_array_equal(np.delete(found, 1, axis=0), np.delete(before, 1, axis=0))
-    lengths = np.linalg.norm(clipped_rows(found, 0.5), axis=1)
-    assert (lengths <= 0.5 * (1 + 1e-12)).all()
+    assert (np.linalg.norm(clipped_rows(found, 0.5), axis=1) <= 0.5 * (1 + 1e-12)).all()
 
 
 def test_a_client_that_leaves_changes_nothing_of_the_others() -> None:
@@ -384,7 +374,6 @@ def test_consistency_starts_in_a_task_s_second_round(rounds: int, differs: bool)
     params = {"rounds": rounds, "local_steps": 2, "hidden": 8, "participation": 1.0}
     scores = []
     for weight in (0.0, 50.0):
-        asked = clients.spec("fedcil-dp", params={**params, "consistency": weight})
-        _, _, _, (learner,) = clients.run(asked, of, public)
+        _, _, _, (learner,) = clients.run(clients.spec("fedcil-dp", params={**params, "consistency": weight}), of, public)
         scores.append(learner.scores(0, of.tasks[0])["argmax"])
     assert np.array_equal(scores[0], scores[1]) != differs

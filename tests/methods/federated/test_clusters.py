@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from sklearn.decomposition import PCA
 
-from dpcl_core.errors import BadInput
 from dpcl_core.explorers.matching import adjusted_rand
 from dpcl_core.methods.federated import matchers
 from dpcl_core.methods.federated.lists import Lists, Signature
 from dpcl_core.methods.federated.matchers import FeatureMap, Moments, PcaMean, Pooled, PublicView, Rule, pooled, public_modes
 from tests.methods.federated import toy
+from tests.support.asserting import refuses
 
 PUBLIC = toy.toy(n_users=2).public
 
@@ -27,8 +27,7 @@ def test_axes_are_principal_ones() -> None:
 def test_residuals_and_back() -> None:
     view = PublicView.of(PUBLIC, 5)
     means = PUBLIC[:6].reshape(2, 3, -1)
-    again = view.restored(view.residuals(means))
-    assert view.residuals(again) == pytest.approx(view.residuals(means))
+    assert view.residuals(view.restored(view.residuals(means))) == pytest.approx(view.residuals(means))
     full = PublicView.of(PUBLIC, toy.D)
     assert full.restored(full.residuals(means)) == pytest.approx(means)
 
@@ -43,15 +42,13 @@ def test_the_radius_holds_most_public_topics_unless_it_is_given() -> None:
 
 
 def test_fewer_sentences_than_dimensions_still_give_an_invertible_covariance() -> None:
-    view = PublicView.of(PUBLIC[:10], 4)
-    assert np.linalg.eigvalsh(view.covariance).min() > 0
+    assert np.linalg.eigvalsh(PublicView.of(PUBLIC[:10], 4).covariance).min() > 0
 
 
 def test_first_prototypes_are_the_same_every_time_and_in_order() -> None:
     modes = public_modes(PUBLIC, 4)
     assert (modes == public_modes(PUBLIC, 4)).all()
-    first = PublicView.of(PUBLIC, 1).residuals(modes)[:, 0]
-    assert (np.diff(first) > 0).all()
+    assert (np.diff(PublicView.of(PUBLIC, 1).residuals(modes)[:, 0]) > 0).all()
     assert public_modes(PUBLIC, 1)[0] == pytest.approx(PUBLIC.mean(axis=0))
 
 
@@ -72,15 +69,12 @@ def test_axes_of_topics_hold_more_of_what_lies_between_topics_and_go_on_with_sen
 
 @pytest.mark.parametrize("n_axes", [0, toy.D + 1])
 def test_axes_that_there_are_not(n_axes: int) -> None:
-    with pytest.raises(BadInput, match=f"axes = {n_axes}: must lie between 1 and 32"):
-        PublicView.of(PUBLIC, n_axes)
+    refuses(f"axes = {n_axes}: must lie between 1 and 32", PublicView.of, PUBLIC, n_axes)
 
 
 def test_too_few_public_sentences() -> None:
-    with pytest.raises(BadInput, match="axes = 4: must lie between 1 and 3"):
-        PublicView.of(PUBLIC[:4], 4)
-    with pytest.raises(BadInput, match=r"modes = 3: .*, 2"):
-        public_modes(PUBLIC[:2], 3)
+    refuses("axes = 4: must lie between 1 and 3", PublicView.of, PUBLIC[:4], 4)
+    refuses(r"modes = 3: .*, 2", public_modes, PUBLIC[:2], 3)
 
 
 # Clustering lists together: what the order of clients and elements must not change, when it is right, what it breaks.
@@ -161,14 +155,12 @@ def test_prototypes_are_averages_of_their_groups_and_cost_is_the_distance_to_the
         assert found.prototypes[group] == pytest.approx(own.mean(axis=0))
         cost += ((own - own.mean(axis=0)) ** 2).sum()
     assert found.cost == pytest.approx(cost)
-    distances = np.linalg.norm(FITTED.means[:, :, None] - found.prototypes, axis=3)
-    assert (distances.argmin(axis=2) == found.ids).all()
+    assert (np.linalg.norm(FITTED.means[:, :, None] - found.prototypes, axis=3).argmin(axis=2) == found.ids).all()
 
 
 def test_weights_count_in_averages() -> None:
     features = np.array([[[0.0], [10.0]], [[1.0], [11.0]]])
-    weights = np.array([[3.0, 0.0], [1.0, 2.0]])
-    found = pooled(features, 2, "nearest", features[..., 0], weights=weights)
+    found = pooled(features, 2, "nearest", features[..., 0], weights=np.array([[3.0, 0.0], [1.0, 2.0]]))
     assert found.prototypes == pytest.approx(np.array([[0.25], [11.0]]))
     assert found.ids.tolist() == [[0, 1], [0, 1]]
 
@@ -177,17 +169,14 @@ def test_names_follow_the_round_before() -> None:
     first = grouped(ORACLE, "hungarian")
     later = toy.noisy(ORACLE, 0.02)
     swapped = [2, 0, 3, 1]
-    named = grouped(later, "hungarian", first.prototypes[swapped])
-    assert (np.array(swapped)[named.ids] == first.ids).all()
-    by_coordinate = VIEW.residuals(first.prototypes)[:, 0]
-    assert (np.diff(by_coordinate) > 0).all()
+    assert (np.array(swapped)[grouped(later, "hungarian", first.prototypes[swapped]).ids] == first.ids).all()
+    assert (np.diff(VIEW.residuals(first.prototypes)[:, 0]) > 0).all()
 
 
 @pytest.mark.parametrize("n_groups", [1, 2, 7])
 @pytest.mark.parametrize("rule", ["nearest", "hungarian", "ot", "random"])
 def test_more_and_fewer_groups_than_elements(n_groups: int, rule: Rule) -> None:
-    first = VIEW.residuals(FITTED.means)[..., 0]
-    found = pooled(FITTED.means, n_groups, rule, first, generator=np.random.default_rng(3))
+    found = pooled(FITTED.means, n_groups, rule, VIEW.residuals(FITTED.means)[..., 0], generator=np.random.default_rng(3))
     assert found.prototypes.shape == (n_groups, toy.D)
     assert np.isfinite(found.prototypes).all()
     assert set(found.ids.ravel()) <= set(range(n_groups))
@@ -201,8 +190,7 @@ def test_removing_one_client_moves_the_elements_of_others() -> None:
     moved = []
     for client in range(len(FITTED)):
         others = np.delete(np.arange(len(FITTED)), client)
-        without = grouped(FITTED.take(others), "nearest mean", whole.prototypes)
-        moved.append(bool((without.ids != whole.ids[others]).any()))
+        moved.append(bool((grouped(FITTED.take(others), "nearest mean", whole.prototypes).ids != whole.ids[others]).any()))
     assert any(moved)
 
 
@@ -217,6 +205,5 @@ def test_lists_and_elements_are_sorted_as_their_numbers_are_read() -> None:
             expected = [sorted(range(len(each)), key=each.__getitem__) for each in rows]
             assert elements.tolist() == expected
             said = [[each[place] for place in order] for each, order in zip(rows, expected, strict=True)]
-            in_order = np.take_along_axis(features, elements[:, :, None], axis=1)
-            lists = matchers._sorted(in_order.reshape(len(features), -1))
+            lists = matchers._sorted(np.take_along_axis(features, elements[:, :, None], axis=1).reshape(len(features), -1))
             assert lists.tolist() == sorted(range(len(said)), key=said.__getitem__)

@@ -13,6 +13,7 @@ from sklearn.mixture import GaussianMixture
 from dpcl_core.errors import BadInput
 from dpcl_core.methods.federated import lists, matchers
 from dpcl_core.methods.federated.lists import Element, Form, ListLearner, Lists, Signature, normalised, psd, simplex
+from tests.support.asserting import refuses
 
 MEANS = np.array([[2.0, 0, 0], [-2, 1, 0], [0, -2, 2]])
 
@@ -29,9 +30,7 @@ def test_em_finds_what_scikit_learn_finds(form: Form, kind: str) -> None:
     z, of = rows()
     found = ListLearner(3, form=form).fit(z, np.eye(3)[of], np.random.default_rng(1))
     theirs = GaussianMixture(3, covariance_type=kind, reg_covar=1e-3, tol=1e-6, n_init=3, random_state=0).fit(z)
-    order = np.argsort([element.weight for element in found])
-    expected = np.argsort(theirs.weights_)
-    for place, other in zip(order, expected, strict=True):
+    for place, other in zip(np.argsort([element.weight for element in found]), np.argsort(theirs.weights_), strict=True):
         assert found[place].weight == pytest.approx(theirs.weights_[other], abs=2e-3)
         assert found[place].mean == pytest.approx(theirs.means_[other], abs=5e-3)
         assert found[place].covariance == pytest.approx(theirs.covariances_[other], abs=5e-3)
@@ -129,13 +128,11 @@ def test_lists_side_by_side_come_apart_again() -> None:
     each = [learner.fit(z[half], np.eye(3)[of[half]], np.random.default_rng(0)) for half in (slice(50), slice(50, 100))]
     lists = Lists.of(each)
     assert len(lists) == 2
-    again = lists.take(np.array([1, 0])).elements(1)
-    for one, other in zip(again, each[0], strict=True):
+    for one, other in zip(lists.take(np.array([1, 0])).elements(1), each[0], strict=True):
         assert isinstance(one, Element)
         assert one.weight == other.weight
         assert (one.covariance == other.covariance).all()
-    moments = lists.second_moments[1, 0] - np.outer(each[1][0].mean, each[1][0].mean)
-    assert moments == pytest.approx(each[1][0].covariance)
+    assert lists.second_moments[1, 0] - np.outer(each[1][0].mean, each[1][0].mean) == pytest.approx(each[1][0].covariance)
 
 
 def test_the_one_list_of_each_client() -> None:
@@ -169,10 +166,9 @@ def spread(seed: int) -> np.ndarray:
 
 def elements(full: bool = True) -> list[Element]:
     random = np.random.default_rng(0)
-    covariances = [spread(seed) for seed in range(LENGTH)]
     return [
         Element(1 / LENGTH, random.standard_normal(N_AXES), each if full else np.diag(each), np.eye(LENGTH)[place])
-        for place, each in enumerate(covariances)
+        for place, each in enumerate([spread(seed) for seed in range(LENGTH)])
     ]
 
 
@@ -247,13 +243,10 @@ def test_many_lists_at_once_equal_one_by_one() -> None:
 
 
 def test_what_cannot_be_a_signature_is_said_in_one_sentence() -> None:
-    with pytest.raises(BadInput, match="anchors = 1: must be at least 2"):
-        Signature(POINTS[:1], public=spread(0))
-    with pytest.raises(BadInput, match="needs the covariance of public embeddings"):
-        Signature(POINTS)
+    refuses("anchors = 1: must be at least 2", Signature, POINTS[:1], public=spread(0))
+    refuses("needs the covariance of public embeddings", Signature, POINTS)
     indefinite = spread(0) - 100 * np.eye(N_AXES)
-    with pytest.raises(BadInput, match="must be positive definite"):
-        lists.log_densities(POINTS, np.zeros((1, N_AXES)), indefinite[None])
+    refuses("must be positive definite", lists.log_densities, POINTS, np.zeros((1, N_AXES)), indefinite[None])
     with pytest.raises(BadInput, match="must be positive definite"):
         lists.log_densities(POINTS, np.zeros((1, N_AXES)), np.array([[1.0] * (N_AXES - 1) + [0.0]]))
 
@@ -275,8 +268,7 @@ def test_simplex_is_what_it_should_be() -> None:
     assert (found >= 0).all()
     assert simplex(found) == pytest.approx(found, abs=1e-12)
     assert simplex(values + 2.5) == pytest.approx(found, abs=1e-12)
-    order = values.argsort(axis=-1)
-    assert (np.diff(np.take_along_axis(found, order, axis=-1), axis=-1) >= -1e-15).all()
+    assert (np.diff(np.take_along_axis(found, values.argsort(axis=-1), axis=-1), axis=-1) >= -1e-15).all()
 
 
 def test_simplex_is_the_nearest_point() -> None:
@@ -309,8 +301,7 @@ def test_a_covariance_of_noise_alone_is_as_large_as_the_paper_s_would_be() -> No
 def test_noise_on_a_full_matrix_is_smaller_off_the_diagonal_once_symmetric() -> None:
     """10,500 and 10,000 draws: 3.5 % off are five standard errors, chance below 1e-6."""
     symmetric = psd(np.random.default_rng(4).standard_normal((100, 15, 15)), -np.inf)
-    upper = symmetric[:, *np.triu_indices(15, 1)]
-    assert upper.std() == pytest.approx(1 / np.sqrt(2), rel=0.035)
+    assert symmetric[:, *np.triu_indices(15, 1)].std() == pytest.approx(1 / np.sqrt(2), rel=0.035)
     many = psd(np.random.default_rng(5).standard_normal((1000, 10, 10)), -np.inf)
     assert np.diagonal(many, axis1=1, axis2=2).std() == pytest.approx(1, rel=0.035)
 
@@ -383,8 +374,7 @@ def test_the_coupling_is_sinkhorn_s_fixed_point() -> None:
 
 @pytest.mark.parametrize("rule", ["nearest", "hungarian", "ot"])
 def test_ties_go_to_the_lower_slot(rule: matchers.Rule) -> None:
-    ids = matchers.assign(rule, np.zeros((1, 2)), np.array([[1.0, 0], [-1, 0], [0, 1]]))
-    assert ids.tolist() == [0]
+    assert matchers.assign(rule, np.zeros((1, 2)), np.array([[1.0, 0], [-1, 0], [0, 1]])).tolist() == [0]
     assert matchers.assign(rule, np.zeros((3, 2)), np.ones((3, 2))).tolist() in ([0, 0, 0], [0, 1, 2])
 
 
@@ -395,8 +385,7 @@ def test_transport_of_weightless_elements_still_says_where_they_would_go() -> No
 
 @pytest.mark.parametrize("rule", ["random", "nearest", "hungarian", "ot"])
 def test_a_list_without_elements_has_no_slots(rule: matchers.Rule) -> None:
-    ids = matchers.assign(rule, np.zeros((0, 2)), PROTOTYPES, generator=np.random.default_rng(0))
-    assert ids.shape == (0,)
+    assert matchers.assign(rule, np.zeros((0, 2)), PROTOTYPES, generator=np.random.default_rng(0)).shape == (0,)
 
 
 def test_random_is_right_as_often_as_chance_has_it() -> None:
@@ -426,8 +415,7 @@ def test_regrets_of_many_lists_are_those_of_one_assignment_each(length: int, n_s
     random = np.random.default_rng(length * n_slots)
     lists, prototypes = random.standard_normal((20, length, 3)), random.standard_normal((n_slots, 3))
     lists[::2, length // 2 :] = 0
-    found = matchers.regrets(lists, prototypes)
-    for own, features in zip(found, lists, strict=True):
+    for own, features in zip(matchers.regrets(lists, prototypes), lists, strict=True):
         costs = matchers.squared_distances(features, prototypes)
         rows, slots = linear_sum_assignment(costs)
         expected = []
@@ -457,9 +445,7 @@ def test_feature_maps_read_what_they_say() -> None:
 def test_a_list_s_coupling_is_its_own() -> None:
     """The steps of one list end by its own change, so another client's list cannot move its coupling by a bit."""
     costs = np.random.default_rng(6).random((40, 4, 3)) ** np.linspace(0.2, 6, 40)[:, None, None]
-    together = matchers.coupling(costs)
-    alone = np.concatenate([matchers.coupling(one[None]) for one in costs])
-    assert (together == alone).all()
+    assert (matchers.coupling(costs) == np.concatenate([matchers.coupling(one[None]) for one in costs])).all()
 
 
 def test_the_coupling_is_that_of_steps_in_logarithms() -> None:

@@ -8,17 +8,15 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from dpcl_core.errors import BadInput
 from dpcl_core.methods.federated import local_list, published_release
 from dpcl_core.methods.federated.lists import Lists
-from dpcl_core.methods.federated.local_list import noisy_lists
 from dpcl_core.methods.federated.matchers import PublicView, assign, pooled, public_modes
 from dpcl_core.methods.federated.published_release import Aggregation, SlotSums, Statistics, noisy_slot_sums
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.mechanisms import ClientVectors
 from dpcl_core.privacy.noise import Batches, ReleaseNoise
 from tests.methods.federated import toy
-from tests.support.watching import watched
+from tests.support import asserting, watching
 
 GIVEN = toy.toy()
 N, K = 12, toy.N_MODES
@@ -137,8 +135,7 @@ def test_pooled_clustering_breaks_the_bound_and_says_so() -> None:
         return flat(sums(lists.take(clients), ids))
 
     (whole, named), fixed = clustered(everyone), matched(everyone)
-    moves = [np.linalg.norm(whole - clustered(np.delete(everyone, client), named)[0]) * N for client in everyone]
-    assert max(moves) > 2.0
+    assert max(np.linalg.norm(whole - clustered(np.delete(everyone, client), named)[0]) * N for client in everyone) > 2.0
     assert max(np.linalg.norm(fixed - matched(np.delete(everyone, client))) * N for client in everyone) <= 2.0 + 1e-12
     book = a_ledger()
     sums(lists, OWN_IDS, 1.45, book, pooled=True)
@@ -165,8 +162,7 @@ def test_projected_statistics_are_a_mixture_whatever_the_noise() -> None:
 
 def test_noise_on_every_statistic_has_the_announced_spread() -> None:
     """Nobody in the round: sums are noise of sigma over the expected number; five standard errors."""
-    none = ORACLE.take(np.zeros(0, dtype=np.int64))
-    drawn = sums(none, np.zeros((0, K), dtype=np.int64), 1.45)
+    drawn = sums(ORACLE.take(np.zeros(0, dtype=np.int64)), np.zeros((0, K), dtype=np.int64), 1.45)
     for values in (drawn.means, drawn.seconds):
         assert values.std() == pytest.approx(1.45 / N, rel=-norm.ppf(5e-7) / math.sqrt(2 * values.size))
 
@@ -179,7 +175,7 @@ def test_the_running_average_keeps_nine_tenths() -> None:
 def test_a_list_noised_at_home_without_noise_is_the_list_within_its_bounds() -> None:
     wide = PublicView.of(GIVEN.public, toy.D, radius=5.0)
     book = a_ledger()
-    (found,) = noisy_lists(ORACLE, wide, [0.0], [ReleaseNoise()], [book], task=0)
+    (found,) = local_list.noisy_lists(ORACLE, wide, [0.0], [ReleaseNoise()], [book], task=0)
     assert (found.means, found.weights) == (pytest.approx(ORACLE.means), pytest.approx(ORACLE.weights))
     assert found.targets == pytest.approx(ORACLE.targets, abs=1e-9)
     assert math.isinf(book.epsilon())
@@ -187,7 +183,7 @@ def test_a_list_noised_at_home_without_noise_is_the_list_within_its_bounds() -> 
 
 def test_a_list_noised_at_home_costs_one_gaussian_and_stays_a_list() -> None:
     books = [a_ledger(), a_ledger()]
-    found = noisy_lists(ORACLE, RAW_VIEW, [2.16, 0.5], [ReleaseNoise(), ReleaseNoise()], books, task=0)
+    found = local_list.noisy_lists(ORACLE, RAW_VIEW, [2.16, 0.5], [ReleaseNoise(), ReleaseNoise()], books, task=0)
     assert [book.entries[0].event for book in books] == [dp.GaussianDpEvent(2.16), dp.GaussianDpEvent(0.5)]
     for lists in found:
         assert lists.weights.sum(axis=1) == pytest.approx(np.ones(N))
@@ -200,8 +196,8 @@ def test_a_list_noised_at_home_costs_one_gaussian_and_stays_a_list() -> None:
 
 def test_a_list_of_a_client_who_wants_to_be_seen_is_no_longer_than_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[ClientVectors] = []
-    watched(monkeypatch, local_list, "noisy_client_vectors", lambda found, given: seen.append(given[0]))
-    noisy_lists(adversarial(np.random.default_rng(2)), RAW_VIEW, [1.0], [ReleaseNoise()], [a_ledger()], task=0)
+    watching.watched(monkeypatch, local_list, "noisy_client_vectors", lambda found, given: seen.append(given[0]))
+    local_list.noisy_lists(adversarial(np.random.default_rng(2)), RAW_VIEW, [1.0], [ReleaseNoise()], [a_ledger()], task=0)
     lengths = np.linalg.norm(seen[0].vectors, axis=1)
     assert lengths.max() <= seen[0].bound + 1e-12
     assert seen[0].bound == pytest.approx(math.sqrt(1.5))
@@ -209,8 +205,7 @@ def test_a_list_of_a_client_who_wants_to_be_seen_is_no_longer_than_the_bound(mon
 
 
 def test_one_client_is_refused() -> None:
-    with pytest.raises(BadInput, match=r"scenario\.clients = 1"):
-        sums(ORACLE, OWN_IDS, 1.0, n_clients=1, pooled=True)
+    asserting.refuses(r"scenario\.clients = 1", sums, ORACLE, OWN_IDS, 1.0, n_clients=1, pooled=True)
 
 
 STATISTICS = ("weights", "means", "seconds", "targets")
@@ -247,8 +242,7 @@ def test_eq_2_as_printed_is_the_plain_average_over_the_clients_that_came(form: s
 
 def test_an_entry_that_is_clipped_on_its_own_costs_the_root_of_the_groups() -> None:
     """Means, second moments and targets of K groups side by side: sqrt(K) long, and so the ledger has it."""
-    random = np.random.default_rng(4)
-    lists = adversarial(random)
+    lists = adversarial(np.random.default_rng(4))
     ids = np.tile(np.arange(K), (12, 1))
     longest = {"weights": 1.0, "means": math.sqrt(K), "seconds": math.sqrt(K), "targets": math.sqrt(K)}
     values = dict(zip(longest, Statistics.of(lists).by_slot(ids, K, AS_PRINTED), strict=True))

@@ -8,25 +8,22 @@ import dp_accounting as dp
 import numpy as np
 import pytest
 
-from dpcl_core import checks
-from dpcl_core.errors import BadInput
+from dpcl_core import checks, errors
 from dpcl_core.events import Signatures
 from dpcl_core.methods import catalog
 from dpcl_core.methods.common import state
 from dpcl_core.methods.common.method import PublicSizes
-from dpcl_core.methods.federated import client_release, client_training, label_means, local_list, release_schedule
+from dpcl_core.methods.federated import client_release, client_training, label_means, local_list, matchers, release_schedule
 from dpcl_core.methods.federated.client_release import SeenLabels, TaskRows, clients_of_this_task
 from dpcl_core.methods.federated.lists import Lists
-from dpcl_core.methods.federated.matchers import PublicEmbeddings
 from dpcl_core.methods.federated.params import RoundParams
-from dpcl_core.privacy import continual, gaussian
+from dpcl_core.privacy import continual, gaussian, mechanisms
 from dpcl_core.privacy.accounting import Pld, subsampled_gaussian
 from dpcl_core.privacy.ledger import Ledger
-from dpcl_core.privacy.mechanisms import ClientVectors
 from dpcl_core.scenarios.stream import TaskStream
 from dpcl_core.spec import Recurrence, RunSpec, fields_of
 from tests.methods.training import taught
-from tests.support import clients
+from tests.support import asserting, clients
 from tests.support.watching import watched
 
 OF, PUBLIC = clients.stream(per_class=30, classes_per_task=2)
@@ -67,8 +64,7 @@ def test_clients_that_do_their_worst_stay_within_the_bound() -> None:
     _, releases, rows = opened(modes_per_task=3)
     z = rows.z.copy()
     z[rows.users == 1] = z[0]
-    first = np.flatnonzero(rows.users == 2)
-    users = np.where((rows.users == 2) & (np.arange(len(z)) != first[0]), 3, rows.users)
+    users = np.where((rows.users == 2) & (np.arange(len(z)) != np.flatnonzero(rows.users == 2)[0]), 3, rows.users)
     bad = replace(rows, z=np.where(rows.users[:, None] == 4, 1e6 * z, z).astype(np.float32), users=users)
     found = vectors(releases, bad)
     assert np.isfinite(found).all()
@@ -87,10 +83,9 @@ def test_groups_of_a_label_are_matched_among_themselves() -> None:
 
 def test_anchors_are_one_draw_a_seed_whatever_else_is_set() -> None:
     """Check 16: nested draws, the same for every matcher and number of axes."""
-    few, many = PublicEmbeddings.of(PUBLIC, 3, 4, None, 10), PublicEmbeddings.of(PUBLIC, 3, 8, 0.3, 25)
+    few, many = matchers.PublicEmbeddings.of(PUBLIC, 3, 4, None, 10), matchers.PublicEmbeddings.of(PUBLIC, 3, 8, 0.3, 25)
     assert np.array_equal(few.anchors, many.anchors[:10])
-    other = PublicEmbeddings.of(PUBLIC, 4, 4, None, 10)
-    assert not np.array_equal(few.anchors, other.anchors)
+    assert not np.array_equal(few.anchors, matchers.PublicEmbeddings.of(PUBLIC, 4, 4, None, 10).anchors)
     assert len(few.anchors) + len(few.others) == len(PUBLIC)
 
 
@@ -224,7 +219,7 @@ def sent(method: str, of: object, patch: pytest.MonkeyPatch) -> list[np.ndarray]
     """What the clients' vectors are when they first meet, under seeded draws: [..., clients, D] of each part."""
     heard: list[np.ndarray] = []
 
-    def hears(parts: list[ClientVectors], *_: object, **__: object) -> None:
+    def hears(parts: list[mechanisms.ClientVectors], *_: object, **__: object) -> None:
         heard.extend(np.array(part.vectors) for part in parts)
         raise Heard
 
@@ -370,7 +365,7 @@ def test_a_broken_run_goes_on_to_the_same_releases_and_keeps_no_clean_sum() -> N
 
 def test_noise_is_remembered_only_where_each_client_has_a_task_of_its_own() -> None:
     spec = asked(scenario=CLASSES)
-    with pytest.raises(BadInput, match="for people in any of the 4 tasks") as caught:
+    with pytest.raises(errors.BadInput, match="for people in any of the 4 tasks") as caught:
         label_means.check(spec, PublicSizes(640, N_TASKS, 4, "every", N_CLIENTS))
     assert caught.value.fix == {"params.noise_over_tasks": "fresh"}
     label_means.check(asked(), PublicSizes(640, N_TASKS, 4, "once", N_CLIENTS))
@@ -426,5 +421,4 @@ def test_a_head_on_shrunk_releases_sees_the_labels_that_a_task_has() -> None:
 def test_a_form_of_two_numbers_is_not_shrunk_and_settings_are_read() -> None:
     pair = np.array([[3.0, -4.0]])
     np.testing.assert_array_equal(continual.shrunk(pair, 100.0), pair)
-    with pytest.raises(BadInput):
-        checks.parse({**asked().jsonable(), "params": {"prediction": "never"}})
+    asserting.refusal_of(checks.parse, {**asked().jsonable(), "params": {"prediction": "never"}})

@@ -57,8 +57,7 @@ def toy(n_users: int = 12, n_rows: int = 120, seed: int = 0, d: int = D) -> Toy:
 
 def _dealt(random: np.random.Generator, n_rows: int) -> np.ndarray:
     """Modes of a client's rows, at least five of each."""
-    shares = random.dirichlet(np.full(N_MODES, 2.0))
-    free = random.choice(N_MODES, n_rows - 5 * N_MODES, p=shares)
+    free = random.choice(N_MODES, n_rows - 5 * N_MODES, p=random.dirichlet(np.full(N_MODES, 2.0)))
     return np.concatenate([np.repeat(np.arange(N_MODES), 5), free])
 
 

@@ -14,6 +14,7 @@ from dpcl_core.methods.language import evaluation, public_text
 from dpcl_core.methods.language.public_text import Ranked, answer_ids, epsilon_at_least, leaks, prompted, ranked, template
 from dpcl_core.spec import Cell, PrivacySpec
 from tests.methods.language import tiny
+from tests.support.asserting import refuses
 from tests.support.tiers import quick
 
 NAME = "pets"
@@ -68,8 +69,7 @@ def test_writing_equals_a_loop_without_memory(monkeypatch: pytest.MonkeyPatch) -
 
 def test_only_a_whole_name_that_ends_is_an_answer() -> None:
     good = LETTERS.encode(" good")[0]
-    assert evaluation._text(LETTERS, [*good, LETTERS.eos, 5]) == "good"
-    assert evaluation._text(LETTERS, good) == ""
+    assert (evaluation._text(LETTERS, [*good, LETTERS.eos, 5]), evaluation._text(LETTERS, good)) == ("good", "")
     assert evaluation._text(LETTERS, [LETTERS.eos]) == ""
 
 
@@ -103,8 +103,7 @@ def test_exposure_is_its_definition(rank: int) -> None:
 
 def test_a_code_never_seen_has_1_44_bits_from_either_end() -> None:
     """The mean over all ranks, which is what a random code has: log2 N - log2(N!) / N."""
-    exact = math.log2(N) - math.lgamma(N + 1) / math.log(2) / N
-    assert exact == pytest.approx(1 / math.log(2), abs=1e-3)
+    assert math.log2(N) - math.lgamma(N + 1) / math.log(2) / N == pytest.approx(1 / math.log(2), abs=1e-3)
     every = [at(rank) for rank in range(1, N + 1, 25)]
     assert np.mean([one.exposure for one in every]) == pytest.approx(1.44, abs=0.05)
     assert np.mean([one.below for one in every]) == pytest.approx(1.44, abs=0.05)
@@ -141,21 +140,18 @@ def test_places_between_references_are_interpolated_and_the_ends_are_held() -> N
     assert place == {-0.5: 50, -1.0: 100, -1.5: 150, -2.0: 200, -3.0: 250, -4.0: 300, -9.0: 350}
     assert ranked(0.0, references, 400, 1, False).exposure == pytest.approx(math.log2(2 * (3 + 1)))
     assert ranked(-1.0, np.array([-1.0, -1.0, -4.0]), 400, 1, False).place == 150  # the middle of those that equal it
-    with pytest.raises(ValueError, match="references"):
-        ranked(0.0, np.zeros(0), 400, 1, False)
+    refuses("references", ranked, 0.0, np.zeros(0), 400, 1, False, error=ValueError)
 
 
 def test_random_codes_among_references_have_the_mean_of_all() -> None:
     """Exchangeable: the mean of 2,000 has a standard error of 1.44 / sqrt(2000) = 0.032; the cap costs 0.01."""
-    generator = np.random.default_rng(5)
-    drawn = generator.random((2000, 401))
+    drawn = np.random.default_rng(5).random((2000, 401))
     found = [ranked(float(row[0]), row[1:], 10**6, 0, False).exposure for row in drawn]
     assert np.mean(found) == pytest.approx(1 / math.log(2), abs=0.17)
 
 
 def test_levels_are_told_apart() -> None:
-    found = [at(1, 16, True), at(3, 16), at(5000, 0), at(1, 0), at(100, 4)]
-    said = leaks(found, cell=CELL, task=2, privacy=REPLACE)
+    said = leaks([at(1, 16, True), at(3, 16), at(5000, 0), at(1, 0), at(100, 4)], cell=CELL, task=2, privacy=REPLACE)
     assert (said.cell, said.task, said.levels, said.codes) == (CELL, 2, (0, 4, 16), (2, 1, 2))
     assert (said.first, said.extracted) == ((0.5, 0.0, 0.5), (0.0, 0.0, 0.5))
     assert said.exposure[2] == pytest.approx(math.log2(N) - math.log2(3) / 2)
@@ -165,8 +161,7 @@ def test_levels_are_told_apart() -> None:
 
 def test_controls_alone_prove_nothing() -> None:
     """The codes of controls are never in the data, whatever their rank: no proof rests on them."""
-    assert epsilon_at_least([at(1, 0)] * 30, REPLACE) == 0
-    assert epsilon_at_least([], REPLACE) == 0
+    assert (epsilon_at_least([at(1, 0)] * 30, REPLACE), epsilon_at_least([], REPLACE)) == (0, 0)
 
 
 def test_what_fifteen_codes_can_prove() -> None:
@@ -238,8 +233,7 @@ def test_the_tree_of_codes_equals_reading_each(code: str, at_once: int, monkeypa
         found = evaluation._all_codes(network, [0, *ids[:start]], evaluation._digits(LETTERS, canary), len(code))
     assert found.shape == (n_codes,)
     some = np.unique(np.linspace(0, n_codes - 1, 1000).astype(int))
-    plain = plainly(network, LETTERS, [f"{number:0{len(code)}d}" for number in some])
-    assert found[some] == pytest.approx(plain, abs=2e-4)
+    assert found[some] == pytest.approx(plainly(network, LETTERS, [f"{number:0{len(code)}d}" for number in some]), abs=2e-4)
     (one,) = evaluation.ranks(network, LETTERS, [canary])
     assert (one.n_ranked, one.n_values, one.repetitions) == (n_codes, n_codes, 1)
     assert abs(one.rank - (1 + (found > plainly(network, LETTERS, [code])[0]).sum())) <= 2  # rounding may swap

@@ -16,17 +16,15 @@ from dpcl_core.backbones import causal
 from dpcl_core.backbones.gpu import half_precision
 from dpcl_core.methods.common.dpsgd import Schedule
 from dpcl_core.methods.common.per_example_gradients import noisy_means
-from dpcl_core.methods.language import gradients
+from dpcl_core.methods.language import gradients, olora, public_text
 from dpcl_core.methods.language.gradients import Batch, Gradients, TextLoss, batch_of, log_probs
-from dpcl_core.methods.language.olora import Stack
-from dpcl_core.methods.language.public_text import ANSWER
 from dpcl_core.methods.language.training import Descent, Memory, input_norms, private_steps, task_loss
 from dpcl_core.privacy.noise import Batches, ReleaseNoise, SeededNoise
 from dpcl_core.spec import Cell
 from tests.backbones import language_models
 from tests.methods.language import tiny
 from tests.methods.language.tiny import ALL
-from tests.support import second_device
+from tests.support import asserting, second_device
 
 
 def one_by_one(net: tiny.Adapted, batch: Batch, loss: TextLoss) -> list[Tensor]:
@@ -80,8 +78,7 @@ def test_one_text_changes_the_sums_by_at_most_the_clipping_norm() -> None:
     found = Gradients(net, 0.2)
     whole = tiny.row(found.of(tiny.batch(), loss))
     moves = [float((whole - tiny.row(found.of(tiny.batch(np.delete(ALL, row)), loss))).norm()) for row in ALL]
-    assert max(moves) <= 0.2 + 1e-12
-    assert max(moves) > 0.2 - 1e-4  # reached: no looser bound holds
+    assert 0.2 - 1e-4 < max(moves) <= 0.2 + 1e-12  # reached: no looser bound holds
 
 
 def test_a_text_adds_the_same_bits_whoever_is_beside_it() -> None:
@@ -109,8 +106,7 @@ def test_text_whose_gradient_is_not_finite_counts_zero(broken: float) -> None:
     whole = tiny.row(found.of(tiny.batch(), TextLoss(with_one_broken)))
     expected = tiny.row(found.of(tiny.batch(np.delete(ALL, 2)), task_loss("answer")))
     torch.testing.assert_close(whole, expected, rtol=0, atol=1e-13)
-    alone = found.of(tiny.batch(ALL[2:3]), TextLoss(with_one_broken))
-    assert not tiny.row(alone).any()
+    assert not tiny.row(found.of(tiny.batch(ALL[2:3]), TextLoss(with_one_broken))).any()
 
 
 @pytest.mark.parametrize("at_once", [1, 3, 8])  # texts whose logits are computed together: one, some, all
@@ -134,7 +130,7 @@ def test_gradients_equal_those_through_the_whole_table(family: str, at_once: int
         nn.init.normal_(second, std=0.1)
     logits = net(net.embed(batch.ids), batch.mask)[:, :-1]
     table = functional.pad(logits.log_softmax(-1).gather(2, batch.ids[:, 1:, None])[..., 0], (1, 0)) * batch.mask
-    for answers_only, expected in ((False, table), (True, table * (batch.role == ANSWER))):
+    for answers_only, expected in ((False, table), (True, table * (batch.role == public_text.ANSWER))):
         found = log_probs(net, batch, answers_only=answers_only)
         torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
         assert not found[:, 0].any()
@@ -159,10 +155,8 @@ def test_adapters_over_a_base_in_half_are_in_single_precision_and_so_is_their_op
     net, exact = over(dtype), over(torch.float32)
     # In single precision, and not rounded on the way.
     torch.testing.assert_close(net.trainable(), exact.trainable(), rtol=0, atol=0)
-    frozen = {parameter.dtype for parameter in net.model.parameters() if not parameter.requires_grad}
-    assert frozen == {dtype}
-    sums = Gradients(net, 0.5).of(tiny.batch(), task_loss("full"))
-    means = noisy_means(sums, 8.0, 0.1, ReleaseNoise())
+    assert {parameter.dtype for parameter in net.model.parameters() if not parameter.requires_grad} == {dtype}
+    means = noisy_means(Gradients(net, 0.5).of(tiny.batch(), task_loss("full")), 8.0, 0.1, ReleaseNoise())
     assert {part.dtype for part in means} == {torch.float32}
     descent = Descent(list(net.trainable().values()), Schedule(1.0, 3, 0.5, 0.01, 8.0))
     descent.step(means)
@@ -177,7 +171,7 @@ def test_pairs_of_earlier_tasks_are_in_single_precision_over_a_base_in_half(dtyp
         with torch.no_grad():
             for _, second in net.pairs():
                 second.fill_(0.1)
-        stack = Stack(net)
+        stack = olora.Stack(net)
         stack.freeze(torch.Generator().manual_seed(0))
         batch = tiny.batch()
         ends.append(log_probs(net, batch)[batch.mask].float())
@@ -232,8 +226,7 @@ def test_a_model_stored_in_float16_never_computes_in_it(capability: tuple[int, i
         assert all(second_device.is_on_card(tensor) for tensor in net.state_dict().values())
         assert next(net.model.parameters()).dtype is base
         ids = torch.arange(6, device=second_device.NAME)[None]
-        logits = net(net.embed(ids), torch.ones_like(ids))
-        assert logits.dtype is torch.float32
+        assert net(net.embed(ids), torch.ones_like(ids)).dtype is torch.float32
 
 
 @pytest.mark.usefixtures("stored_in_half")
@@ -283,8 +276,7 @@ def test_texts_of_a_shape_that_does_not_fit_come_in_smaller_pieces_and_others_as
     sizes = {shape[0]: size for shape, size in cramped._sizes.items()}
     assert sizes == {length: 8 if length == shapes[0] else 4 for length in shapes}
     net.room = 1  # type: ignore[attr-defined]
-    with pytest.raises(MemoryError, match="one text"):
-        cramped.of(batch, loss)
+    asserting.refuses("one text", cramped.of, batch, loss, error=MemoryError)
 
 
 def test_pieces_on_a_card_are_as_large_as_its_memory_and_independent_of_who_is_in_them() -> None:
@@ -295,8 +287,7 @@ def test_pieces_on_a_card_are_as_large_as_its_memory_and_independent_of_who_is_i
         sizes = []
         for rows in (ALL, ALL[:1]):
             with second_device.attached(free=free):
-                net = tiny.adapted(dtype=torch.float32).to(second_device.NAME)
-                on_card = Gradients(net, 0.3)
+                on_card = Gradients(tiny.adapted(dtype=torch.float32).to(second_device.NAME), 0.3)
                 on_card.of(batch_of(texts, rows, second_device.NAME), loss)
             sizes.append({length: count for (length, _), count in on_card._sizes.items()})
         assert sizes[0] == expected
@@ -370,8 +361,7 @@ def test_penalty_equals_the_formula_after_two_tasks() -> None:
     assert memory.omega_bar == pytest.approx(np.mean(omegas, axis=0))
     memory.open(0.4)  # of the task that is learned now, not of those before
     moved(net, 7)
-    expected = l_reg(6.4, memory.omega_bar, changes(net, then))
-    assert float(memory.penalty().detach()) == pytest.approx(expected, rel=1e-12)
+    assert float(memory.penalty().detach()) == pytest.approx(l_reg(6.4, memory.omega_bar, changes(net, then)), rel=1e-12)
 
 
 def test_as_printed_omega_bar_counts_the_task_that_is_learned() -> None:
@@ -381,15 +371,13 @@ def test_as_printed_omega_bar_counts_the_task_that_is_learned() -> None:
     memory.open(0.4, [2.0, 3.0])
     moved(net, 1)
     first = omega(changes(net, start), (2.0, 3.0))
-    expected = l_reg(6.4, first, changes(net, start))
-    assert float(memory.penalty().detach()) == pytest.approx(expected, rel=1e-12)
+    assert float(memory.penalty().detach()) == pytest.approx(l_reg(6.4, first, changes(net, start)), rel=1e-12)
     memory.remember([2.0, 3.0])
     middle = products(net)
     memory.open(1.0, [5.0, 1.0])
     moved(net, 2)
     assert memory.omega_bar == pytest.approx(np.mean([first, omega(changes(net, middle), (5.0, 1.0))], axis=0))
-    found = memory.penalty()
-    slopes = torch.autograd.grad(found, list(net.trainable().values()))
+    slopes = torch.autograd.grad(memory.penalty(), list(net.trainable().values()))
     held = zip(memory._products(), middle, memory.omega_bar, strict=True)
     alone = torch.stack([own * (now - then).square().sum() for now, then, own in held]).sum()
     torch.testing.assert_close(slopes, torch.autograd.grad(alone, list(net.trainable().values())))
@@ -405,8 +393,7 @@ def test_a_mean_score_outside_its_range_counts_as_its_end(score: float) -> None:
     for given in (score, 0.0 if score < 0 else 1.0):
         moves.open(given)
         found.append(float(moves.penalty().detach()))
-    assert found[0] == pytest.approx(found[1], rel=1e-12)
-    assert found[0] > 0
+    assert 0 < found[0] == pytest.approx(found[1], rel=1e-12)
 
 
 def test_slope_of_the_penalty_pulls_back_and_leaves_omega_alone() -> None:
@@ -434,8 +421,7 @@ def test_input_norms_are_means_over_tokens_whatever_the_batches(monkeypatch: pyt
         alone = tiny.batch(np.array([row]))
         with torch.no_grad():
             net(net.embed(alone.ids), alone.mask)
-    of_each = [float(np.mean(norms)) for norms in seen.values()]
-    assert whole == pytest.approx(of_each, rel=1e-9)
+    assert whole == pytest.approx([float(np.mean(norms)) for norms in seen.values()], rel=1e-9)
     monkeypatch.setattr("dpcl_core.methods.language.gradients.AT_ONCE", 3)
     assert input_norms(net, texts, "cpu") == pytest.approx(whole, rel=1e-12)
     assert input_norms(net, tiny.texts(strings=()), "cpu") == [0.0, 0.0]

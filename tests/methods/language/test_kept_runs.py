@@ -14,8 +14,7 @@ from dpcl_core import paths
 from dpcl_core.backbones import causal, plain_language
 from dpcl_core.data.texts import PADDING, PLANES, TOKEN
 from dpcl_core.methods import catalog as methods
-from dpcl_core.methods.language import public_text
-from dpcl_core.methods.language.lazy_learner import LazyLearner
+from dpcl_core.methods.language import lazy_learner, public_text
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.catalog import SourceIncremental
 from dpcl_core.scenarios.stream import Examples, Task
@@ -53,7 +52,7 @@ def task(index: int) -> Task:
     return Task(index, f"t{index}", examples, examples, (2 * index, 2 * index + 1))
 
 
-def trained(method: str, epsilon: float, **params: object) -> tuple[Tensor, np.ndarray, LazyLearner]:
+def trained(method: str, epsilon: float, **params: object) -> tuple[Tensor, np.ndarray, lazy_learner.LazyLearner]:
     given = {"length": LENGTH, "epochs": 3, "batch_size": 8, "lora_rank": 2, "layers": 1, "adapts": "all", **params}
     is_local = params.get("mechanism") == "fn" or params.get("mode") == "local"
     adjacency = "replace" if is_local else "add-remove"

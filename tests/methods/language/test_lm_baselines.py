@@ -14,13 +14,8 @@ from torch import Tensor
 from dpcl_core.backbones import causal, plain_language
 from dpcl_core.events import Progress, of_kind
 from dpcl_core.methods import catalog as methods
-from dpcl_core.methods.common.dpsgd import ROUNDING, Schedule
-from dpcl_core.methods.common.method import PublicContext, PublicSizes
-from dpcl_core.methods.language import gem, public_text
-from dpcl_core.methods.language.adapted_model import TrainingInputs, join_texts
-from dpcl_core.methods.language.baseline import Baseline, Plan
-from dpcl_core.methods.language.er import Er
-from dpcl_core.methods.language.gradients import Gradients, batch_of
+from dpcl_core.methods.common import dpsgd, method
+from dpcl_core.methods.language import adapted_model, baseline, er, gem, gradients, public_text
 from dpcl_core.methods.language.lazy_learner import LazyLearner
 from dpcl_core.methods.language.training import Descent, private_steps, task_loss
 from dpcl_core.privacy.ledger import Ledger
@@ -60,7 +55,7 @@ def task(index: int, n: int = N) -> Task:
     return Task(index, f"t{index}", examples, examples, (2 * index, 2 * index + 1))
 
 
-def known(n_tasks: int = N_TASKS) -> PublicContext:
+def known(n_tasks: int = N_TASKS) -> method.PublicContext:
     return public_context(0, len(CLASSES), N * n_tasks, n_tasks, classes=CLASSES)
 
 
@@ -87,15 +82,15 @@ def weights(learner: LazyLearner) -> Tensor:
     return tiny.weights(learner._model.net)
 
 
-def plan_of(asked: RunSpec, n_tasks: int = N_TASKS) -> Plan:
-    return Plan(asked.params, asked.privacy, PublicSizes(N * n_tasks, n_tasks, len(CLASSES)))
+def plan_of(asked: RunSpec, n_tasks: int = N_TASKS) -> baseline.Plan:
+    return baseline.Plan(asked.params, asked.privacy, method.PublicSizes(N * n_tasks, n_tasks, len(CLASSES)))
 
 
 def book(adjacency: str = "add-remove") -> Ledger:
     return Ledger(1e-3, adjacency, "once")
 
 
-def through(model: Baseline, *tasks: Task, adjacency: str = "add-remove") -> Tensor:
+def through(model: baseline.Baseline, *tasks: Task, adjacency: str = "add-remove") -> Tensor:
     """The weights of a model that has learned these tasks."""
     for one in tasks:
         list(model.learn(one, book(adjacency)))
@@ -140,8 +135,8 @@ def test_a_task_without_texts_is_learned_like_any_other(name: str, mechanism: st
 def test_fine_tuning_is_plain_dp_sgd() -> None:
     """Against the loop that PeCL's central repair is trained by, with the same coins and noise."""
     learner, _ = trained("lm-seqft", 8.0, [task(0)])
-    model = Baseline(spec("lm-seqft", 8.0), Cell(8.0, 0), known(1))
-    plan = Schedule(8 / N, 6, 1.0, model.params.learning_rate, 8.0)
+    model = baseline.Baseline(spec("lm-seqft", 8.0), Cell(8.0, 0), known(1))
+    plan = dpsgd.Schedule(8 / N, 6, 1.0, model.params.learning_rate, 8.0)
     texts = model.open_task(task(0), book()).texts
     coins, noise = Batches(8 / N, 0, "task 0 at epsilon 8.0"), noise_of("seeded", Cell(8.0, 0), "task 0")
     list(private_steps(model.net, texts, plan, model.noises.steps, coins, noise, task_loss("answer"), device="cpu"))
@@ -167,20 +162,20 @@ def test_before_the_last_task_there_is_no_model() -> None:
     assert set(learner.scores(0, task(0))) == {"whole"}
 
 
-def steps_by_hand(model: Baseline, inputs: TrainingInputs, divisor: float) -> None:
+def steps_by_hand(model: baseline.Baseline, inputs: adapted_model.TrainingInputs, divisor: float) -> None:
     """Three steps along the mean gradient of all these texts."""
-    descent = Descent(list(model.net.trainable().values()), Schedule(1.0, 3, 1.0, 2e-3, 1.0))
+    descent = Descent(list(model.net.trainable().values()), dpsgd.Schedule(1.0, 3, 1.0, 2e-3, 1.0))
     for _ in range(3):
         descent.step(mean_gradient(model.net, inputs, divisor))
 
 
-def mean_gradient(net: causal.Adapted, inputs: TrainingInputs, divisor: float) -> list[Tensor]:
+def mean_gradient(net: causal.Adapted, inputs: adapted_model.TrainingInputs, divisor: float) -> list[Tensor]:
     """Of the answers' loss, summed over all texts, over this divisor."""
-    batch = batch_of(inputs.texts, np.arange(len(inputs)), "cpu")
-    return [part / divisor for part in Gradients(net, math.inf).of(batch, task_loss("answer"))]
+    batch = gradients.batch_of(inputs.texts, np.arange(len(inputs)), "cpu")
+    return [part / divisor for part in gradients.Gradients(net, math.inf).of(batch, task_loss("answer"))]
 
 
-def inputs_of(model: Baseline, index: int) -> TrainingInputs:
+def inputs_of(model: baseline.Baseline, index: int) -> adapted_model.TrainingInputs:
     return model.open_task(task(index), book())
 
 
@@ -188,20 +183,19 @@ def test_replayed_texts_join_the_sum_of_every_step() -> None:
     """Everything is kept and every text is in every batch: a step is along the gradient of both tasks together."""
     given = {"batch_size": N, "buffer_share": 1.0, "replay_size": N, "epochs": 3}
     learner, _ = trained("lm-er", math.inf, [task(0), task(1)], **given)
-    model = Er(spec("lm-er", math.inf, **given), Cell(math.inf, 0), known(2))
+    model = er.Er(spec("lm-er", math.inf, **given), Cell(math.inf, 0), known(2))
     first, second = inputs_of(model, 0), inputs_of(model, 1)
 
-    for inputs in (first, join_texts([second, first])):
+    for inputs in (first, adapted_model.join_texts([second, first])):
         steps_by_hand(model, inputs, len(inputs))
     torch.testing.assert_close(weights(learner), tiny.weights(model.net), rtol=0, atol=1e-12)
 
 
 def test_kept_texts_are_chosen_by_coins_of_their_own() -> None:
     """A tenth of 4,000 on average, within five standard deviations; one text less leaves the others' coins as they are."""
-    model = Er(spec("lm-er", math.inf), Cell(math.inf, 0), known())
+    model = er.Er(spec("lm-er", math.inf), Cell(math.inf, 0), known())
     many = model.open_task(task(0, 4000), book())
-    fewer = many.take(np.arange(3999))
-    for inputs in (many, fewer):
+    for inputs in (many, many.take(np.arange(3999))):
         model.keep_some(inputs, 0.1, task(0))
     kept = model.kept
     assert len(kept[0]) == pytest.approx(400, abs=5 * math.sqrt(4000 * 0.09))
@@ -221,8 +215,7 @@ def test_what_gem_turns_by_has_the_noise_that_is_charged_for_it(monkeypatch: pyt
     asked = spec("lm-gem", 8.0, epochs=4)
     model = gem.Gem(asked, Cell(8.0, 0), known(2))
     through(model, *(replace(one, train=one.train.take(np.zeros(0, np.int64))) for one in (task(0), task(1))))
-    multiplier = plan_of(asked, 2).noises(8.0).references
-    std = multiplier * asked.params.clip_norm * (1 + ROUNDING) / asked.params.kept(N)
+    std = plan_of(asked, 2).noises(8.0).references * asked.params.clip_norm * (1 + dpsgd.ROUNDING) / asked.params.kept(N)
     everything = torch.cat(drawn).double()
     statistic = float(everything.square().sum()) / std**2
     low, high = chi2.ppf([5e-7, 1 - 5e-7], len(everything))
@@ -245,8 +238,7 @@ def test_gem_steps_along_what_its_references_turn_the_gradient_to(monkeypatch: p
     def report(grads: Sequence[Tensor], references: Sequence[Sequence[Tensor]], margin: float) -> list[Tensor]:
         n_references.append(len(references))
         for found, inputs in zip([grads, *references], (second, first) if references else (first,), strict=True):
-            expected = tiny.row(mean_gradient(model.net, inputs, N))
-            torch.testing.assert_close(tiny.row(found), expected, rtol=0, atol=1e-12)
+            torch.testing.assert_close(tiny.row(found), tiny.row(mean_gradient(model.net, inputs, N)), rtol=0, atol=1e-12)
         return list(references[0] if references else grads)
 
     monkeypatch.setattr(gem, "projected_gradient", report)
@@ -261,8 +253,7 @@ def test_gem_steps_along_what_its_references_turn_the_gradient_to(monkeypatch: p
 def test_penalties_of_no_strength_leave_fine_tuning() -> None:
     plain = weights(trained("lm-seqft", 8.0)[0])
     for source in ("gradients", "public"):
-        held = weights(trained("lm-ewc", 8.0, strength=0.0, fisher=source)[0])
-        assert torch.equal(held, plain)
+        assert torch.equal(weights(trained("lm-ewc", 8.0, strength=0.0, fisher=source)[0]), plain)
 
 
 @pytest.mark.parametrize("source", ["released", "gradients", "public"])
@@ -299,17 +290,17 @@ def test_copies_alone_are_trained_on() -> None:
     """Other texts with the same copies give the same model: nothing but the copies, lengths and labels is read."""
 
     def model_of(swap: bool) -> Tensor:
-        model = Er(spec("lm-er", 8.0, mechanism="fn"), Cell(8.0, 0), known())
+        model = er.Er(spec("lm-er", 8.0, mechanism="fn"), Cell(8.0, 0), known())
         opened = model.open_task
 
-        def instead(one: Task, ledger: Ledger) -> TrainingInputs:
+        def instead(one: Task, ledger: Ledger) -> adapted_model.TrainingInputs:
             found = opened(one, ledger)
             assert not found.texts.ids[found.texts.role == 2].any()
             inputs = one.train.inputs.copy()
             used = inputs[:, :, 0] >= 0
             inputs[:, :, 0][used] = 5 if swap else inputs[:, :, 0][used]
             again = opened(replace(one, train=Examples(inputs, one.train.labels)), book("replace"))
-            return TrainingInputs(again.texts, found.copies)
+            return adapted_model.TrainingInputs(again.texts, found.copies)
 
         model.open_task = instead  # type: ignore[method-assign]
         return through(model, task(0), task(1), adjacency="replace")

@@ -13,25 +13,21 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from dpcl_core.backbones import plain_language
-from dpcl_core.backbones.causal import Split
+from dpcl_core.backbones import causal, plain_language
 from dpcl_core.data.texts import STOP, TOKEN, Canary, Texts
 from dpcl_core.errors import BadInput
 from dpcl_core.events import Leaks, Note, Progress, Retained, TokensScored
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.method import PublicSizes
-from dpcl_core.methods.language import adapted_model, pecl, training
+from dpcl_core.methods.language import adapted_model, mtl, olora, pecl, sculpting, training
 from dpcl_core.methods.language.adapted_model import AdaptedModel, median_norm
 from dpcl_core.methods.language.baseline import BaselineParams, Noises, Plan
 from dpcl_core.methods.language.er import ErParams
 from dpcl_core.methods.language.ewc import EwcParams
 from dpcl_core.methods.language.gem import GemParams
 from dpcl_core.methods.language.gradients import batch_of, clean, log_probs
-from dpcl_core.methods.language.mtl import MtlParams
-from dpcl_core.methods.language.olora import OloraParams
 from dpcl_core.methods.language.pecl_published import NoisyInputs, Published
 from dpcl_core.methods.language.public_text import FIRST, TEXT, Prompted, answer_ids, planes, template
-from dpcl_core.methods.language.sculpting import Scorer
 from dpcl_core.privacy import accounting, gaussian
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.text_mechanisms import clipped
@@ -39,7 +35,7 @@ from dpcl_core.scenarios.stream import Examples, Task
 from dpcl_core.spec import PrivacySpec, Recurrence, RunSpec
 from tests.methods.language import tiny
 from tests.methods.pecl_small import CLASSES, LENGTH, NAMES, STRINGS, known, spec, stream, texts, trained
-from tests.support.asserting import refusal_of
+from tests.support.asserting import refusal_of, refuses
 from tests.support.tiers import quick
 from tests.support.waiting import python
 from tests.support.watching import watched
@@ -49,8 +45,8 @@ def weights(learner: object) -> torch.Tensor:
     return tiny.weights(learner._model.net)
 
 
-def scorer_of_run(given: RunSpec) -> Scorer:
-    return Scorer(given.params, given.params.score2_scope, "lm-tiny", printed=True)
+def scorer_of_run(given: RunSpec) -> sculpting.Scorer:
+    return sculpting.Scorer(given.params, given.params.score2_scope, "lm-tiny", printed=True)
 
 
 def noised(given: RunSpec, task: Task) -> tuple[NoisyInputs, AdaptedModel, Ledger]:
@@ -78,12 +74,10 @@ def test_published_stop_words_are_exact_and_everything_else_is_not() -> None:
     table, rows = training.embedding_table(subject.net), planes(task.train)
     tokens, stop = rows[:, :, TOKEN], rows[:, :, STOP] != 0
     clean = clipped(table, median_norm(table))[np.maximum(tokens, 0)]
-    width = given.shape[1] - FIRST
-    inner, is_stop, is_inside = given[:, FIRST:], stop[:, :width], is_text[:, FIRST:]
+    inner, is_stop, is_inside = given[:, FIRST:], stop[:, : given.shape[1] - FIRST], is_text[:, FIRST:]
     assert is_stop.any()
     np.testing.assert_array_equal(inner[:, :LENGTH][is_stop & (tokens >= 0)], clean[is_stop & (tokens >= 0)])
-    others = ~is_stop[:, :LENGTH] & is_inside[:, :LENGTH]
-    assert (np.abs(inner[:, :LENGTH] - clean).max(axis=2)[others] > 0).all()
+    assert (np.abs(inner[:, :LENGTH] - clean).max(axis=2)[~is_stop[:, :LENGTH] & is_inside[:, :LENGTH]] > 0).all()
     prompted = subject.prompted(rows, task.train.labels, task.name)
     np.testing.assert_array_equal(given[~is_text], table[prompted.ids][~is_text])
 
@@ -91,7 +85,7 @@ def test_published_stop_words_are_exact_and_everything_else_is_not() -> None:
 def test_without_noise_frozen_blocks_read_a_text_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("DPCL_HOME", str(tmp_path))
     task, counts = stream()[0], Counter[bool]()
-    watched(monkeypatch, Split, "below", lambda found, given: counts.update({bool(given[0].cut): len(given[1])}))
+    watched(monkeypatch, causal.Split, "below", lambda found, given: counts.update({bool(given[0].cut): len(given[1])}))
     read_by_epochs = []
     for epochs in (1, 3):
         counts.clear()
@@ -244,13 +238,11 @@ def test_scope_all_is_equation_3_over_every_task_of_the_stream_unclipped() -> No
             counted.update(token for token in row if token >= 0)
             counted.update([*ready.encode(template(task.name))[0], *answer_ids(ready, CLASSES[label])])
         shares.append([counted[token] / max(counted.values()) for token in range(ready.size)])
-    salient = (np.array(shares) >= 0.2).sum(axis=0)
-    expected = np.mean(shares, axis=0) * np.log(2 / (1 + salient))
+    expected = np.mean(shares, axis=0) * np.log(2 / (1 + (np.array(shares) >= 0.2).sum(axis=0)))
     for task in tasks:
         learner._scorer.open(task, CLASSES)
         np.testing.assert_allclose(learner._scorer.score2, expected, rtol=1e-12)
-    assert expected.min() < 0
-    assert scorer_of("seen", tasks)[1].min() >= 0
+    assert expected.min() < 0 <= scorer_of("seen", tasks)[1].min()
 
 
 def test_published_epochs_are_passes_over_the_task_itself() -> None:
@@ -303,7 +295,7 @@ def test_scores_under_the_base_model_do_not_change_during_training(model: str, m
 def test_current_scores_of_the_repaired_loss_are_the_formulas() -> None:
     """In the loss they come from the same pass; the formula is the one that pages and the published method use."""
     task, given = stream()[0], spec(score_model="current", score2_scope="public")
-    scorer = Scorer(given.params, "public", "lm-tiny", printed=False)
+    scorer = sculpting.Scorer(given.params, "public", "lm-tiny", printed=False)
     scorer.open(task, CLASSES)
     subject = AdaptedModel(given, next(given.cells()), known())
     rows = planes(task.train)
@@ -363,8 +355,7 @@ def test_codes_are_asked_for_once_all_their_texts_have_been_read() -> None:
     said = trained(spec(), tasks, canaries=(*controls, news, later, never_read))[2]
     leaks = {one.task: (one.levels, one.codes) for one in said if isinstance(one, Leaks)}
     assert leaks == {-1: ((0, 1, 2, 3), (3, 1, 1, 1)), 0: ((0, 2), (3, 1)), 1: ((0, 2, 3), (5, 1, 1))}
-    controls_alone = trained(spec(), canaries=controls)[2]
-    assert not any(isinstance(one, Leaks) for one in controls_alone)
+    assert not any(isinstance(one, Leaks) for one in trained(spec(), canaries=controls)[2])
 
 
 def test_texts_that_may_not_be_shown_are_not() -> None:
@@ -411,15 +402,14 @@ def test_the_first_words_need_no_torch() -> None:
 def test_models_keep_no_text(method: str) -> None:
     """After learning nothing of the task's texts is reachable from the model but numbers made of weights."""
     learner, _, _ = trained(spec(method, 10.0), stream(n_tasks=1))
-    held = vars(learner._model).values()
-    assert not [value for value in held if isinstance(value, np.ndarray | torch.Tensor | Examples)]
+    assert not [value for value in vars(learner._model).values() if isinstance(value, np.ndarray | torch.Tensor | Examples)]
 
 
 # What PeCL and its baselines cost whom, by closed forms and our notes, and that nobody pays more than is said.
 
 
 DELTA = 1e-6
-ALL_PARAMS = (BaselineParams(), ErParams(), EwcParams(), GemParams(), OloraParams(), MtlParams())
+ALL_PARAMS = (BaselineParams(), ErParams(), EwcParams(), GemParams(), olora.OloraParams(), mtl.MtlParams())
 FACTS = PublicSizes(n_people=18_000, n_tasks=6, n_classes=30)  # 3,000 texts in each of six tasks
 EVERY = PublicSizes(n_people=3_000, n_tasks=6, n_classes=30, recurrence="every")
 PRIVACY, REPLACED = PrivacySpec(epsilons=(1.0, 8.0), delta=DELTA), PrivacySpec(delta=DELTA, adjacency="replace")
@@ -443,7 +433,7 @@ def test_the_noise_of_one_task(epsilon: float, multiplier: float) -> None:
 @pytest.mark.parametrize(("params", "at_one", "at_eight"), quick(2, [
     (SEQFT, 1.0, 8.0), (ErParams(buffer_share=0.05), 31.95, 146.5), (ErParams(), 14.05, 68.45),
     (ErParams(buffer_share=1.0), 1.47, 10.46), (EwcParams(), 1.019, 8.004), (EwcParams(fisher="gradients"), 1.0, 8.0),
-    (OloraParams(), 1.0, 8.0), (GemParams(), 702.5, 2655.8),
+    (olora.OloraParams(), 1.0, 8.0), (GemParams(), 702.5, 2655.8),
 ]))  # fmt: skip
 def test_totals_with_the_noise_of_one_task(params: BaselineParams, at_one: float, at_eight: float) -> None:
     """Check 18 and the table of section 8.2: the same noise multiplier in all tasks, everything added up."""
@@ -453,7 +443,7 @@ def test_totals_with_the_noise_of_one_task(params: BaselineParams, at_one: float
 
 def test_fisher_information_adds_a_fiftieth_and_low_rank_pairs_add_nothing() -> None:
     assert total(EwcParams(), 1.1364) - total(SEQFT, 1.1364) == pytest.approx(0.019, abs=1e-3)
-    assert total(OloraParams(), 1.1364) == total(SEQFT, 1.1364)
+    assert total(olora.OloraParams(), 1.1364) == total(SEQFT, 1.1364)
 
 
 def test_references_of_gem_are_plain_gaussians_in_sequence() -> None:
@@ -503,10 +493,9 @@ def test_a_task_charges_those_whose_texts_it_reads() -> None:
     def people_of(params: BaselineParams, task: int) -> list[tuple[int, ...]]:
         return [charge.people_of for charge in params.charges(Plan(params, PRIVACY, FACTS), Noises(1.0, 1.0), task)]
 
-    assert people_of(GemParams(), 2) == [(2,), (0,), (1,)]
-    assert people_of(ErParams(), 2) == [(0, 1, 2)]
+    assert (people_of(GemParams(), 2), people_of(ErParams(), 2)) == ([(2,), (0,), (1,)], [(0, 1, 2)])
     assert len(people_of(EwcParams(), 5)) == 1  # nothing comes after it: what held it would be measured for nothing
-    assert [people_of(MtlParams(), task) for task in range(6)] == [*[[]] * 5, [(0, 1, 2, 3, 4, 5)]]
+    assert [people_of(mtl.MtlParams(), task) for task in range(6)] == [*[[]] * 5, [(0, 1, 2, 3, 4, 5)]]
 
 
 @pytest.mark.parametrize("params", ALL_PARAMS)
@@ -537,8 +526,7 @@ def test_copies_of_pecl_and_of_baselines_have_the_same_noise(facts: PublicSizes,
     noise = ours.copy_noise(REPLACED, facts, 8.0)
     assert noise == theirs.copy_noise(REPLACED, facts, 8.0)
     n_uses = facts.n_tasks if budget == "total" and facts is EVERY else 1
-    n_tokens = (32 if per == "text" else 1) * n_uses
-    found = gaussian.epsilon(noise.ratio / (2 * math.sqrt(n_tokens)), REPLACED.delta)
+    found = gaussian.epsilon(noise.ratio / (2 * math.sqrt((32 if per == "text" else 1) * n_uses)), REPLACED.delta)
     assert 5.999 < found <= 6.0, "the noise is rounded up to some digits"
     assert noise.epsilon_labels == 2.0 / n_uses
 
@@ -554,15 +542,13 @@ def test_the_noise_of_copies_is_that_of_all_tokens_of_a_text() -> None:
 
 
 def test_what_the_form_says() -> None:
-    said = Plan(GemParams(budget="per-task"), PRIVACY, FACTS).sentence(1.0)
-    assert re.findall(r"[\d.]+\d", said) == ["1.1364", "703"]
+    assert re.findall(r"[\d.]+\d", Plan(GemParams(budget="per-task"), PRIVACY, FACTS).sentence(1.0)) == ["1.1364", "703"]
     assert Plan(BaselineParams(mechanism="fn"), REPLACED, FACTS).sentence(1.0).endswith("ε 1 for a text of 64 tokens.")
 
 
 def test_accounting_under_replace_costs_more() -> None:
     found = Plan(ErParams(), REPLACED, SMALL).ledger(Noises(4.0))
-    assert found.epsilon() > total(ErParams(), 4.0, SMALL)
-    assert found.if_in_every_task() > found.epsilon()
+    assert total(ErParams(), 4.0, SMALL) < found.epsilon() < found.if_in_every_task()
 
 
 def test_the_accountant_of_the_table_is_the_librarys_own() -> None:
@@ -607,8 +593,7 @@ def test_central_budget_is_for_steps_and_mean_score_together() -> None:
     without = spent(epsilon=4.0, stability=False)
     assert len(without.entries) == 2
     assert without.epsilon() <= 4.0
-    public = spent(epsilon=4.0, mean_score="public")
-    assert [entry.what.partition(",")[0] for entry in public.entries] == ["DP-SGD"] * 2
+    assert [entry.what.partition(",")[0] for entry in spent(epsilon=4.0, mean_score="public").entries] == ["DP-SGD"] * 2
     assert math.isinf(spent(epsilon=math.inf).epsilon())
 
 
@@ -617,16 +602,14 @@ def test_a_budget_for_people_in_every_task_covers_all_of_them() -> None:
     noise = pecl.noises(given.params, given.privacy, EVERYONE, 4.0)
     life = list(pecl.events(given.params, given.privacy, 24.0, noise.multiplier)) * 3
     assert 3.9 < accounting.Pld().epsilon(life, 1e-3, "add-remove") <= 4.0
-    per_task = pecl.noises(replace(given.params, budget="per-task"), given.privacy, EVERYONE, 4.0)
-    assert per_task.multiplier < noise.multiplier
+    assert pecl.noises(replace(given.params, budget="per-task"), given.privacy, EVERYONE, 4.0).multiplier < noise.multiplier
 
 
 def test_local_copies_of_people_in_every_task_and_their_labels_keep_one_budget() -> None:
     given = spec(epsilon=4.0, adjacency="replace", mode="local", label_share=0.25)
     noise = pecl.noises(given.params, given.privacy, EVERYONE, 4.0)
     assert 3 * noise.labels == pytest.approx(1.0)
-    copy = dp.GaussianDpEvent(noise.ratio / math.sqrt(given.params.length))
-    life = [copy, accounting.LocalDpEvent(noise.labels)] * 3
+    life = [dp.GaussianDpEvent(noise.ratio / math.sqrt(given.params.length)), accounting.LocalDpEvent(noise.labels)] * 3
     assert 3.0 < accounting.Pld().epsilon(life, given.privacy.delta, "replace") <= 4.0
 
 
@@ -674,20 +657,17 @@ def test_mean_scores_that_cost_the_whole_budget_are_refused_before_the_start(adj
     while high / low > 1.01:
         middle = math.sqrt(low * high)
         low, high = (middle, high) if is_refused(middle) else (low, middle)
-    with pytest.raises(BadInput, match=r"epsilon = 1\.0: must be larger"):
-        pecl.noises(given(0.99 * low).params, given(low).privacy, facts, 1.0)
+    refuses(r"epsilon = 1\.0: must be larger", pecl.noises, given(0.99 * low).params, given(low).privacy, facts, 1.0)
     assert pecl.noises(given(1.05 * high).params, given(high).privacy, facts, 1.0).multiplier > 0
 
 
 def test_a_list_of_nominal_budgets_is_refused() -> None:
     given = spec("pecl-published", 10.0)
     several = replace(given, privacy=replace(given.privacy, epsilons=(1.0, 10.0)))
-    with pytest.raises(BadInput, match="must be one number"):
-        methods.card("pecl-published").refuses(several, PublicSizes(100, 2, 4))
+    refuses("must be one number", methods.card("pecl-published").refuses, several, PublicSizes(100, 2, 4))
 
 
 def test_texts_too_long_for_the_model_are_refused() -> None:
     long = plain_language.read(Texts(["word " * 300]), "lm-tiny", 260)
     task = Task(0, "news", Examples(long, np.array([0])), texts(1, 0), (0, 1))
-    with pytest.raises(BadInput, match=r"params\.length"):
-        trained(spec(length=260), [task])
+    refuses(r"params\.length", trained, spec(length=260), [task])

@@ -8,13 +8,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from dpcl_core.errors import BadInput
-from dpcl_core.methods.language import sensitivity
+from dpcl_core.methods.language import params, sensitivity
 from dpcl_core.methods.language.gradients import Batch, log_probs
-from dpcl_core.methods.language.params import UnlearningForm
 from dpcl_core.methods.language.public_text import ANSWER, TEMPLATE, TEXT
 from dpcl_core.methods.language.training import Unlearning, pecl_loss, task_loss
 from tests.methods.language import tiny
+from tests.support.asserting import refuses
 
 FORMS: tuple[sensitivity.Form, ...] = get_args(sensitivity.Form)
 
@@ -22,10 +21,9 @@ FORMS: tuple[sensitivity.Form, ...] = get_args(sensitivity.Form)
 def tables(n_tasks: int, n_tables: int, size: int = 40) -> list[np.ndarray]:
     """Counts of many shapes: from flat to steep, with tokens of no task and of all."""
     generator = np.random.default_rng(0)
-    steepness = 0.1 + 3 * generator.random(n_tables)
     return [
         generator.poisson(generator.gamma(shape, 30, (n_tasks, size))) * (generator.random((1, size)) < 0.9)
-        for shape in steepness
+        for shape in 0.1 + 3 * generator.random(n_tables)
     ]
 
 
@@ -36,8 +34,7 @@ def test_the_closed_form_is_equation_1() -> None:
     nobody = np.zeros(5000, dtype=bool)
     for alpha in (0.0, 0.2, 0.5, 0.8, 1.0):
         found = sensitivity.scores(np.log(p), score2, nobody, alpha=alpha)
-        printed = 1 - np.exp(-(alpha * -np.log(p) + (1 - alpha) * score2))
-        np.testing.assert_allclose(found, printed, rtol=0, atol=1e-12)
+        np.testing.assert_allclose(found, 1 - np.exp(-(alpha * -np.log(p) + (1 - alpha) * score2)), rtol=0, atol=1e-12)
         np.testing.assert_allclose(found, 1 - p**alpha * np.exp(-(1 - alpha) * score2), rtol=0, atol=1e-12)
         np.testing.assert_allclose((1 - found) ** 2, p ** (2 * alpha) * np.exp(-2 * (1 - alpha) * score2), atol=1e-12)
     half = sensitivity.scores(np.log(p), score2, nobody)
@@ -101,8 +98,7 @@ def test_score2_is_the_sum_of_equation_3() -> None:
 
 
 def test_counts_leave_out_padding() -> None:
-    tokens = np.array([[3, 1, 3, -1], [3, -1, -1, -1]], dtype=np.int32)
-    assert sensitivity.counts(tokens, 5).tolist() == [0, 1, 0, 3, 0]
+    assert sensitivity.counts(np.array([[3, 1, 3, -1], [3, -1, -1, -1]], dtype=np.int32), 5).tolist() == [0, 1, 0, 3, 0]
     assert sensitivity.salience(np.array([[0, 1, 0, 3], [0, 0, 0, 0]])).tolist() == [[0, 1 / 3, 0, 1], [0, 0, 0, 0]]
 
 
@@ -128,8 +124,7 @@ def test_scopes_look_at_what_they_say(form: sensitivity.Form) -> None:
 
 
 def test_the_nominal_budget_at_known_scores_and_beyond_its_range() -> None:
-    found = sensitivity.nominal_epsilon(np.array([1, 0.6, 0.5, 0]))
-    np.testing.assert_allclose(found, [1, 2.44, 3.25, 10], atol=1e-12)
+    np.testing.assert_allclose(sensitivity.nominal_epsilon(np.array([1, 0.6, 0.5, 0])), [1, 2.44, 3.25, 10], atol=1e-12)
     score = sensitivity.scores(np.zeros(1), np.array([math.log(6 / 7)]), np.zeros(1, bool))
     assert score[0] == pytest.approx(-0.0801, abs=1e-4)
     assert sensitivity.nominal_epsilon(score)[0] == pytest.approx(11.50, abs=1e-9)
@@ -140,8 +135,7 @@ def test_the_nominal_budget_at_known_scores_and_beyond_its_range() -> None:
     assert several.startswith("2 tokens have scores below 0, down to -0.1")
     assert sensitivity.nominal_epsilon(np.array([0.5]), 2, 4)[0] == 2.5
     for lower, upper in ((0.0, 1.0), (2.0, 1.0), (-1.0, 1.0), (math.nan, 1.0)):
-        with pytest.raises(BadInput, match="eps_lower"):
-            sensitivity.nominal_epsilon(np.zeros(1), lower, upper)
+        refuses("eps_lower", sensitivity.nominal_epsilon, np.zeros(1), lower, upper)
 
 
 def test_the_penalty_falls_as_tasks_get_more_sensitive() -> None:
@@ -152,8 +146,7 @@ def test_the_penalty_falls_as_tasks_get_more_sensitive() -> None:
 
 def test_a_sentence_has_one_score_and_no_token_of_it_is_left_without_noise() -> None:
     scores = np.array([[0.0, 0.8, 0.4, 0.3], [0.0, 0.5, 0.0, 0.0]])
-    is_token = np.array([[True, True, True, False], [True, True, False, False]])
-    found = sensitivity.sentence_scores(scores, is_token)
+    found = sensitivity.sentence_scores(scores, np.array([[True, True, True, False], [True, True, False, False]]))
     np.testing.assert_allclose(found, [[0.4, 0.4, 0.4, 0], [0.25, 0.25, 0, 0]])
     np.testing.assert_array_equal(sensitivity.sentence_scores(scores, np.zeros((2, 4), bool)), 0)
 
@@ -198,8 +191,7 @@ def test_printed_weights_at_known_scores() -> None:
     np.testing.assert_allclose(sensitivity.loss_weights(scores, "mask", "full"), [1, 1, 0])
     gaps = np.array([0.9, 1.0, 1.1])
     np.testing.assert_allclose(sensitivity.loss_weights(np.ones(3), "hinge", "full", margin=1, gap=gaps), [-0.4, 0, 0])
-    with pytest.raises(ValueError, match="gap"):
-        sensitivity.loss_weights(scores, "hinge", "full")
+    refuses("gap", sensitivity.loss_weights, scores, "hinge", "full", error=ValueError)
 
 
 # Losses: the printed weights by autograd, what one step does to a sensitive token, and where a term ends.
@@ -241,7 +233,7 @@ def test_published_weights_are_those_of_the_card(loss: str, sign: int, strength:
 
 @pytest.mark.parametrize("loss", ["full", "answer"])
 @pytest.mark.parametrize("form", ["printed", "flipped", "mask", "hinge"])
-def test_weights_equal_those_that_pages_show(form: UnlearningForm, loss: str) -> None:
+def test_weights_equal_those_that_pages_show(form: params.UnlearningForm, loss: str) -> None:
     given = tiny.batch()
     likely, scores, reference = drawn(given)
     found = slopes(likely, given, loss, Unlearning(form, 2.0, 0.5, margin=0.7), scores, reference)
@@ -261,7 +253,7 @@ def test_no_gradient_flows_through_the_scores() -> None:
 
 
 @pytest.mark.parametrize("form", ["mask", "unlikelihood", "npo", "hinge"])
-def test_bounded_forms_take_sensitive_tokens_out_of_the_task(form: UnlearningForm) -> None:
+def test_bounded_forms_take_sensitive_tokens_out_of_the_task(form: params.UnlearningForm) -> None:
     """Without their own term nothing of them is left, and other tokens count as before."""
     without, scores, given = slopes_of("full", Unlearning(form, 0.0, 0.6))
     plain, _, _ = slopes_of("full", Unlearning("none"))
@@ -289,7 +281,7 @@ def test_template_and_padding_have_no_part_in_unlearning() -> None:
     assert found[given.role == TEXT].all()
 
 
-def step_on_one_token(form: UnlearningForm, margin: float) -> tuple[float, float]:
+def step_on_one_token(form: params.UnlearningForm, margin: float) -> tuple[float, float]:
     """How much log p of one sensitive token rises in a gradient step on its text, and the length of that step's gradient."""
     net, given, place = tiny.adapted(), tiny.batch(np.array([1])), 5
     parameters, before = list(net.trainable().values()), log_probs(net, given).detach()

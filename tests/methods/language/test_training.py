@@ -13,21 +13,17 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 from torch import Tensor, nn
 
-from dpcl_core.backbones import causal
-from dpcl_core.backbones.kept_states import SIDE_BY_SIDE, STEP
+from dpcl_core import errors, spec
+from dpcl_core.backbones import causal, kept_states
 from dpcl_core.data.texts import PADDING
-from dpcl_core.errors import Diverged
 from dpcl_core.methods.common.dpsgd import ROUNDING, Schedule
-from dpcl_core.methods.language import evaluation, ewc, training
+from dpcl_core.methods.language import evaluation, ewc, gem, olora, training
 from dpcl_core.methods.language import gradients as of_texts
 from dpcl_core.methods.language.adapted_model import TrainingInputs, join_texts
-from dpcl_core.methods.language.gem import projected_gradient
 from dpcl_core.methods.language.gradients import Batch, Forks, Gradients, batch_of, log_probs
-from dpcl_core.methods.language.olora import Stack
 from dpcl_core.methods.language.public_text import ANSWER, PAD, TEXT, Prompted, answer_ids, prompted, template
 from dpcl_core.methods.language.training import Descent, plain_steps, private_steps, task_loss
 from dpcl_core.privacy.noise import Batches, SeededNoise
-from dpcl_core.spec import Cell
 from tests.backbones import language_models
 from tests.methods.language import tiny
 from tests.methods.language.tiny import ALL
@@ -35,7 +31,7 @@ from tests.methods.training import Prescribed
 from tests.support.watching import watched
 
 PLAN = Schedule(sample_rate=0.5, n_steps=6, clip_norm=0.4, learning_rate=0.05, expected_batch=4.0)
-CELL = Cell(1.0, 0)
+CELL = spec.Cell(1.0, 0)
 
 
 def trained(
@@ -133,7 +129,7 @@ def test_no_texts_no_plain_steps() -> None:
 
 
 def test_a_training_that_diverged_stops_with_step_and_learning_rate() -> None:
-    with pytest.raises(Diverged, match=r"step 1 of 6 with params\.learning_rate = 5000"):
+    with pytest.raises(errors.Diverged, match=r"step 1 of 6 with params\.learning_rate = 5000"):
         trained(1.3, Batches(0.5, 1), replace(PLAN, learning_rate=5000.0))
 
 
@@ -293,9 +289,8 @@ def test_a_single_public_text_is_read_alone_with_the_same_result(model: nn.Modul
 # The pieces of PeCL's baselines: replay, importance, turned gradients, stacked adapters, and what joins a step when.
 
 
-NOISE = SeededNoise(Cell(1.0, 0), "tests")
-PET_NAMES = [answer_ids(tiny.Letters(), name) for name in tiny.CLASSES]
-ANSWERS = [(name, [0] * len(name)) for name in PET_NAMES]
+NOISE = SeededNoise(spec.Cell(1.0, 0), "tests")
+ANSWERS = [(name, [0] * len(name)) for name in [answer_ids(tiny.Letters(), name) for name in tiny.CLASSES]]
 
 
 def likelihood_gradients(net: causal.Adapted, material: TrainingInputs) -> list[Tensor]:
@@ -311,7 +306,7 @@ def likelihood_gradients(net: causal.Adapted, material: TrainingInputs) -> list[
 def test_without_noise_it_is_the_mean_square_of_every_texts_gradient() -> None:
     """Against one backward pass a text, with the same answers drawn."""
     net, material = tiny.adapted(), TrainingInputs(tiny.texts())
-    own, same = (SeededNoise(Cell(1.0, 0), "answers") for _ in range(2))
+    own, same = (SeededNoise(spec.Cell(1.0, 0), "answers") for _ in range(2))
     drawn = ewc.sampled(net, material, ANSWERS, own, device="cpu")
     squares = torch.stack([gradient.square() for gradient in likelihood_gradients(net, drawn)])
     found = ewc.release_fisher(net, material, ANSWERS, 10.0, math.inf, 20.0, same, device="cpu")
@@ -375,8 +370,8 @@ def test_a_likelihood_has_the_same_bits_beside_others(dtype: torch.dtype, monkey
         np.testing.assert_array_equal(np.delete(beside, place), together)
     np.testing.assert_array_equal(likelihoods(strings[2:]), together[2:])
     np.testing.assert_array_equal(likelihoods(strings[3:4]), together[3:4])
-    assert {n for n, _ in shapes} == {SIDE_BY_SIDE["cpu"]}, "filled up, whatever kernels make of other shapes"
-    assert not any(width % STEP for _, width in shapes)
+    assert {n for n, _ in shapes} == {kept_states.SIDE_BY_SIDE["cpu"]}, "filled up, whatever kernels make of other shapes"
+    assert not any(width % kept_states.STEP for _, width in shapes)
 
 
 def test_another_answer_stands_where_the_old_one_stood() -> None:
@@ -439,7 +434,7 @@ def test_they_point_against_no_reference(n_past: int, scale: float) -> None:
             for _ in range(1 + n_past)
         )
         refs = [[scale * part for part in ref] for ref in refs]
-        found = tiny.row(projected_gradient(g, refs, 0.0))
+        found = tiny.row(gem.projected_gradient(g, refs, 0.0))
         rows = torch.stack([tiny.row(ref) for ref in refs]) / scale
         assert float((rows @ found).min()) >= -1e-6
         assert float((found - nearest(tiny.row(g), rows)).norm()) < 1e-4 * float(tiny.row(g).norm())
@@ -447,27 +442,24 @@ def test_they_point_against_no_reference(n_past: int, scale: float) -> None:
 
 def test_a_gradient_that_points_against_none_stays_as_it_is() -> None:
     g = [torch.tensor([1.0, 2.0])]
-    found = projected_gradient(g, [[torch.tensor([1.0, 0.0])], [torch.tensor([-1.0, 1.0])]], 0.5)
-    assert torch.equal(found[0], g[0])
-    assert projected_gradient(g, [], 0.0)[0] is g[0]
+    assert torch.equal(gem.projected_gradient(g, [[torch.tensor([1.0, 0.0])], [torch.tensor([-1.0, 1.0])]], 0.5)[0], g[0])
+    assert gem.projected_gradient(g, [], 0.0)[0] is g[0]
 
 
 def test_one_reference_gives_the_projection_of_a_gem() -> None:
     g, ref = torch.tensor([1.0, -2.0, 0.5]), torch.tensor([0.3, 1.0, 0.0])
-    found = projected_gradient([g], [[ref]], 0.0)[0]
-    torch.testing.assert_close(found, g - (g @ ref) / (ref @ ref) * ref)
+    torch.testing.assert_close(gem.projected_gradient([g], [[ref]], 0.0)[0], g - (g @ ref) / (ref @ ref) * ref)
 
 
 def test_the_margin_is_the_least_weight_of_every_reference() -> None:
     """As the reference program has it: g + G^T v with v at least the margin."""
     g, refs = torch.tensor([-1.0, 0.0]), [[torch.tensor([1.0, 0.0])], [torch.tensor([0.0, 2.0])]]
-    found = projected_gradient([g], refs, 0.25)[0]
-    torch.testing.assert_close(found, torch.tensor([0.0, 0.5]))
+    torch.testing.assert_close(gem.projected_gradient([g], refs, 0.25)[0], torch.tensor([0.0, 0.5]))
 
 
 def test_references_that_lean_on_each_other_and_zero_ones_do_no_harm() -> None:
     g, ref = torch.tensor([-1.0, 0.0, 3.0]), torch.tensor([1.0, 0.0, 0.0])
-    found = projected_gradient([g], [[ref], [2 * ref], [torch.zeros(3)]], 0.0)[0]
+    found = gem.projected_gradient([g], [[ref], [2 * ref], [torch.zeros(3)]], 0.0)[0]
     torch.testing.assert_close(found, torch.tensor([0.0, 0.0, 3.0]))
 
 
@@ -488,7 +480,7 @@ def nearest(g: Tensor, rows: Tensor) -> Tensor:
 def test_a_new_pair_changes_nothing_until_it_is_trained() -> None:
     net, batch = tiny.adapted(), tiny.batch()
     before = log_probs(net, batch).detach()
-    stack = Stack(net)
+    stack = olora.Stack(net)
     torch.testing.assert_close(log_probs(net, batch).detach(), before, rtol=0, atol=0)
     stack.freeze(torch.Generator().manual_seed(1))
     torch.testing.assert_close(log_probs(net, batch).detach(), before, rtol=0, atol=1e-12)
@@ -498,7 +490,7 @@ def test_a_new_pair_changes_nothing_until_it_is_trained() -> None:
 def test_earlier_pairs_stay_bit_by_bit_and_nothing_frozen_learns() -> None:
     """Check 20."""
     net, batch = tiny.adapted(), tiny.batch()
-    stack = Stack(net)
+    stack = olora.Stack(net)
     for task in range(2):
         stack.freeze(torch.Generator().manual_seed(task))
         before = [part.clone() for below in stack.frozen for pair in below.pairs for part in pair]
@@ -515,7 +507,7 @@ def test_earlier_pairs_stay_bit_by_bit_and_nothing_frozen_learns() -> None:
 def test_all_pairs_add_up() -> None:
     """Logits with two pairs equal those of a network whose projections hold the sum of the products."""
     net, batch = tiny.adapted(), tiny.batch()
-    stack = Stack(net)
+    stack = olora.Stack(net)
     stack.freeze(torch.Generator().manual_seed(5))
     with torch.no_grad():
         for _, second in net.pairs():
@@ -536,7 +528,7 @@ def test_all_pairs_add_up() -> None:
 
 def test_orthogonal_pairs_cost_nothing() -> None:
     net = tiny.adapted(width=32, rank=3)
-    stack = Stack(net)
+    stack = olora.Stack(net)
 
     @torch.no_grad()
     def set_first(rows: Tensor) -> None:
@@ -575,9 +567,7 @@ def test_copies_are_read_and_tokens_are_not() -> None:
     taken = own.take(np.array([5, 1]))
 
     def read(material: TrainingInputs, *rows: int) -> Tensor:
-        batch = batch_of(material.texts, np.array(rows), "cpu")
-        return log_probs(net, batch, material.reading, answers_only=True).detach()
+        return log_probs(net, batch_of(material.texts, np.array(rows), "cpu"), material.reading, answers_only=True).detach()
 
-    both = join_texts([own, taken])
-    for same in (read(other, 5, 1), read(taken, 0, 1), read(both, len(ALL), len(ALL) + 1)):
+    for same in (read(other, 5, 1), read(taken, 0, 1), read(join_texts([own, taken]), len(ALL), len(ALL) + 1)):
         torch.testing.assert_close(same, read(own, 5, 1), rtol=0, atol=0)

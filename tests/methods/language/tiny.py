@@ -10,9 +10,8 @@ from torch import Tensor
 from dpcl_core.backbones.causal import Adapted
 from dpcl_core.backbones.weights import ensure_torchvision
 from dpcl_core.data.texts import PADDING, PLANES, STOP, TOKEN
-from dpcl_core.methods.language.gradients import Batch, batch_of
+from dpcl_core.methods.language import gradients, public_text
 from dpcl_core.methods.language.gradients import log_probs as log_probs
-from dpcl_core.methods.language.public_text import Prompted
 from dpcl_core.methods.language.public_text import prompted as prompted
 
 CLASSES = ("bad", "good", "worse")
@@ -73,13 +72,13 @@ STRINGS = ("the cat", "a dog and the cow", "x", "no news is good", "the", "call 
 ALL = np.arange(len(STRINGS))
 
 
-def texts(length: int = 16, strings: Sequence[str] = STRINGS) -> Prompted:
+def texts(length: int = 16, strings: Sequence[str] = STRINGS) -> public_text.Prompted:
     labels = np.arange(len(strings)) % len(CLASSES)
     return prompted(Letters(), encoded(strings, length), labels, CLASSES, "pets")  # type: ignore[arg-type]
 
 
-def batch(rows: NDArray[np.int64] = ALL) -> Batch:
-    return batch_of(texts(), rows, "cpu")
+def batch(rows: NDArray[np.int64] = ALL) -> gradients.Batch:
+    return gradients.batch_of(texts(), rows, "cpu")
 
 
 def row(parts: Sequence[Tensor]) -> Tensor:

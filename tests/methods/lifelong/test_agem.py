@@ -18,11 +18,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from dpcl_core import checks, cli, engine, metrics
+from dpcl_core import checks, cli, engine, events, metrics
 from dpcl_core.data import load
 from dpcl_core.data.dataset import Form
 from dpcl_core.errors import BadInput, Diverged
-from dpcl_core.events import CellFinished, Guarantee, TaskLearned
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.method import PublicContext
 from dpcl_core.methods.lifelong import agem, dp_agem, nets, odometer
@@ -36,6 +35,7 @@ from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.scenarios.stream import Examples, Table, Task
 from dpcl_core.spec import Cell, PrivacySpec, Recurrence, RunSpec
 from tests.methods.training import public_context, taught
+from tests.support.asserting import refuses
 from tests.support.tiers import quick
 from tests.support.watching import watched
 
@@ -80,8 +80,7 @@ class Watched(agem.Agem):
 
 def test_a_batch_larger_than_the_smallest_task_names_both() -> None:
     run = spec({"batch_size": 300}, data={"dataset": "digits"}, scenario={"tasks": 5})
-    with pytest.raises(BadInput, match=r"params\.batch_size = 300: must be at most \d+, the number of .* of task \d"):
-        list(engine.run(run))
+    refuses(r"params\.batch_size = 300: must be at most \d+, the number of .* of task \d", list, engine.run(run))
     few = [Task(t.index, t.name, t.train.take(np.arange(2 * SIZE)), t.test, t.prior) for t in tasks(1)]
     with pytest.raises(BadInput, match=r"batch_size = 9: must be at most 8, .* of task 1 with public labels"):
         Watched(spec({"batch_size": SIZE + 1}), 1, public=[0]).go(few)
@@ -124,10 +123,8 @@ def test_references_are_of_tasks_before_and_the_first_has_none() -> None:
     assert [len(asked) for asked in learner.asked] == [n_batches, 2 * n_batches, 3 * n_batches]
     for index in (1, 2):
         before = {id(batch) for batch in learner.memory[:index]}
-        references = [b for at, b in enumerate(learner.asked[index]) if at % (1 + index)]
-        assert {id(batch) for batch in references} == before
-    never = Watched(spec({"projection": "never"}), 3).go(tasks(3))
-    assert [len(asked) for asked in never.asked] == [n_batches] * 3
+        assert {id(batch) for at, batch in enumerate(learner.asked[index]) if at % (1 + index)} == before
+    assert [len(asked) for asked in Watched(spec({"projection": "never"}), 3).go(tasks(3)).asked] == [n_batches] * 3
 
 
 def test_the_ledger_has_every_task_and_every_replay_and_no_bound() -> None:
@@ -142,8 +139,7 @@ def test_the_ledger_has_every_task_and_every_replay_and_no_bound() -> None:
 @pytest.mark.parametrize("when", ["if-violated", "always", "never"])
 def test_the_model_is_that_of_a_loop_in_double_precision(when: str) -> None:
     """Softmax cross-entropy written out, one step after the other, on the batches that the learner says it used."""
-    run = spec({"projection": when, "ref_batches": 10, "learning_rate": 0.05})
-    learner = Watched(run, 3).go(tasks(3))
+    learner = Watched(spec({"projection": when, "ref_batches": 10, "learning_rate": 0.05}), 3).go(tasks(3))
     net = nets.build(TINY, N_CLASSES, 0).double()
     for index, asked in enumerate(learner.asked):
         n_refs = 0 if when == "never" else index
@@ -208,8 +204,7 @@ def test_a_shared_output_knows_the_labels_of_the_lists_so_far(labels: str) -> No
 
 def test_examples_of_labels_outside_the_public_list_change_nothing() -> None:
     (whole,) = tasks(1)
-    kept = np.flatnonzero(whole.train.labels == 1)
-    fewer = Task(0, whole.name, whole.train.take(kept), whole.test, whole.prior)
+    fewer = Task(0, whole.name, whole.train.take(np.flatnonzero(whole.train.labels == 1)), whole.test, whole.prior)
     models = [Watched(spec(), 1, public=[1, 2]).go([task]) for task in (whole, fewer)]
     scores = [model.scores(0, whole)["argmax"] for model in models]
     np.testing.assert_array_equal(*scores)
@@ -333,8 +328,7 @@ def test_without_noise_on_whole_tasks_it_is_a_gem(projection: str, scope: str) -
 @pytest.mark.parametrize("budget", ["lifetime", "per-task"])
 def test_the_ledger_is_the_composition_made_by_hand(budget: str, recurrence: Recurrence) -> None:
     """Three tasks of four steps: sample 1 is used 4 + 2 times, sample 2 twice; whose data each entry read is written."""
-    run = dp_spec({"budget": budget})
-    learner, ledgers = learned(run, dp_tasks(), known(3, recurrence))
+    learner, ledgers = learned(dp_spec({"budget": budget}), dp_tasks(), known(3, recurrence))
     model, book = learner._models[Cell(4.0, 0)], ledgers[Cell(4.0, 0)]
     noises = model._noises
 
@@ -368,8 +362,7 @@ def test_the_ledger_is_the_composition_made_by_hand(budget: str, recurrence: Rec
         assert book.by_people() == pytest.approx(by_hand, rel=1e-3)
         own = {0: total((noises.first, 4)), 1: total((noises.later, 4)), 2: total((noises.later, 4))}
         assert book.by_task() == pytest.approx(own, rel=1e-3)
-    assert book.epsilon() == pytest.approx(odometer.worst_epsilon(model._public, noises, model._turns), rel=1e-6)
-    assert book.epsilon() <= 4.0
+    assert pytest.approx(odometer.worst_epsilon(model._public, noises, model._turns), rel=1e-6) == book.epsilon() <= 4.0
     assert budget == "per-task" or book.epsilon() > 3.98
 
 
@@ -391,8 +384,7 @@ def test_what_is_written_down_is_what_is_read(monkeypatch: pytest.MonkeyPatch) -
         list(learner.learn({0: task}, ledgers))
     counted = {(entry.task, entry.people_of[0]): entry.event.count for entry in ledgers[Cell(4.0, 0)].entries}
     assert counted == {pair: read.count(pair) for pair in set(read)}
-    samples = learner._models[Cell(4.0, 0)]._samples
-    assert all(0 < len(examples) < N_EACH for examples, _ in samples)
+    assert all(0 < len(examples) < N_EACH for examples, _ in learner._models[Cell(4.0, 0)]._samples)
 
 
 def test_nothing_is_drawn_before_it_is_in_the_ledger(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -416,14 +408,12 @@ def test_nothing_is_drawn_before_it_is_in_the_ledger(monkeypatch: pytest.MonkeyP
 def sources_of(run: RunSpec, n_people: int = N_EACH) -> tuple[dp_agem.Model, dp_agem.Source, dp_agem.Source]:
     """A model that learns its second task, that task, and the sample of the first, where nobody is in either."""
     nobody = [Task(t.index, t.name, t.train.take(np.arange(0)), t.test, t.prior) for t in dp_tasks(2, 4)]
-    cell = next(iter(run.cells()))
-    model = dp_agem.Model(run, cell, known(2, n_people=n_people))
+    model = dp_agem.Model(run, next(iter(run.cells())), known(2, n_people=n_people))
     list(model.learn(nobody[0], Ledger(DELTA, "add-remove", "once")))
     steps, replays = model._account(1, model._turns[1], Ledger(DELTA, "add-remove", "once"))
     own = model._source(nobody[1].train, (2, 3), steps, 1, None)
     examples, labels = model._samples[0]
-    kept = model._source(examples, model._competing(labels), replays[0], 1, 0)
-    return model, own, kept
+    return model, own, model._source(examples, model._competing(labels), replays[0], 1, 0)
 
 
 def noise_alone(run: RunSpec, n_people: int = N_EACH) -> tuple[Tensor, Tensor]:
@@ -457,8 +447,7 @@ def test_gradient_and_reference_share_neither_noise_nor_coins_even_from_a_seed()
 
 
 def test_released_noise_is_never_repeated_and_cells_share_none() -> None:
-    release = [noise_alone(dp_spec(privacy={"epsilons": [4.0]}))[0] for _ in range(2)]
-    assert not torch.equal(*release)
+    assert not torch.equal(*(noise_alone(dp_spec(privacy={"epsilons": [4.0]}))[0] for _ in range(2)))
     seeded = [noise_alone(dp_spec(privacy={"epsilons": [epsilon], "noise": "seeded"}))[0] for epsilon in (4.0, 4.0, 4.5)]
     assert torch.equal(seeded[0], seeded[1])
     scaled = seeded[2] * float(seeded[0].norm() / seeded[2].norm())
@@ -467,8 +456,7 @@ def test_released_noise_is_never_repeated_and_cells_share_none() -> None:
 
 def test_coins_of_a_release_come_from_the_operating_system() -> None:
     for noise, is_seeded in (("release", False), ("seeded", True)):
-        run = dp_spec(privacy={"epsilons": [4.0], "noise": noise})
-        model = dp_agem.Model(run, Cell(4.0, 0), known(2))
+        model = dp_agem.Model(dp_spec(privacy={"epsilons": [4.0], "noise": noise}), Cell(4.0, 0), known(2))
         own, _ = model._account(0, [None], Ledger(1e-5, "add-remove", "once"))
         assert model._source(dp_tasks(1)[0].train, (0, 1), own, 0, None).batches.is_seeded == is_seeded
 
@@ -545,8 +533,7 @@ def test_without_noise_and_with_little_of_it_a_task_is_learned() -> None:
 
 def test_training_that_diverges_says_so_at_once() -> None:
     run = dp_spec({"learning_rate": 100.0, "epochs": 50}, privacy={"epsilons": [math.inf]})
-    with pytest.raises(Diverged, match=r"diverged at step \d+ of 100 with params.learning_rate = 100"):
-        learned(run, dp_tasks(1))
+    refuses(r"diverged at step \d+ of 100 with params.learning_rate = 100", learned, run, dp_tasks(1), error=Diverged)
 
 
 # Replays counted and paid for: public turns, retirement, both budgets, against compositions made by hand.
@@ -611,8 +598,7 @@ def test_lifetime_noise_keeps_the_worst_life_within_the_budget_and_no_more(recur
 def test_without_sampling_a_life_is_one_gaussian() -> None:
     """Own task 10 steps, 18 replays, all of the data each time: noise of the closed form for 28 releases."""
     chosen = plan_of(4, sample_rate=1.0, replay_rate=1.0, epochs=10)
-    found = odometer.noises(chosen, 2.0)
-    assert found.first == pytest.approx(gaussian.sigma(2.0, DELTA, math.sqrt(28)), rel=1e-3)
+    assert odometer.noises(chosen, 2.0).first == pytest.approx(gaussian.sigma(2.0, DELTA, math.sqrt(28)), rel=1e-3)
 
 
 @pytest.mark.parametrize("recurrence", quick(1, ["once", "every"]))
@@ -626,8 +612,7 @@ def test_an_equal_share_for_every_task_adds_up_to_the_budget_and_is_a_waste(recu
         assert 2.0 <= value < 2.0 * 1.35
     assert 1.99 < Pld().epsilon([of_steps(chosen.own_steps(0, found))], DELTA / 4, "add-remove") <= 2.0
     assert found.first < found.later
-    lifetime = odometer.noises(chosen, 8.0)
-    assert found.later > 1.5 * lifetime.later
+    assert found.later > 1.5 * odometer.noises(chosen, 8.0).later
     assert odometer.worst_epsilon(chosen, found, odometer.replay_schedule(chosen)) < 8.0 / 2
 
 
@@ -657,8 +642,7 @@ def test_no_budget_no_noise_and_nothing_retires() -> None:
 def test_samples_retire_at_the_last_use_that_the_cap_allows(recurrence: Recurrence) -> None:
     chosen, noise, cap = plan_of(4, recurrence), Noises(2.0, 2.0), 2.0
     free, capped = odometer.replay_schedule(chosen), odometer.capped_schedule(chosen, noise, cap)
-    assert odometer.worst_epsilon(chosen, noise, free) > cap
-    assert odometer.worst_epsilon(chosen, noise, capped) <= cap
+    assert odometer.worst_epsilon(chosen, noise, capped) <= cap < odometer.worst_epsilon(chosen, noise, free)
     for person in range(3):
         uses = odometer.n_uses(chosen, capped, person)
         spent, one_more = (chosen.epsilon(chosen.steps_of(person, noise, n)) for n in (uses, uses + 1))
@@ -688,10 +672,8 @@ def test_replays_cost_what_was_computed_elsewhere(sigma: float, n_tasks: int, al
     """100 steps a task at rate 0.01, all of a sample in each replay, by Renyi divergences; there a sample was picked at
     random and counted as sampled, which is approximate. Ours is tight, so never far above, and never below a half."""
     chosen, noise = plan_of(n_tasks, sample_rate=0.01, replay_rate=1.0), Noises(sigma, sigma)
-    every_time = chosen.epsilon(chosen.steps_of(0, noise, 100 * (n_tasks - 1)))
-    assert always / 2 < every_time <= always * 1.1
-    counted = odometer.worst_epsilon(chosen, noise, odometer.replay_schedule(chosen))
-    assert in_turn / 2 < counted < in_turn * 1.7
+    assert always / 2 < chosen.epsilon(chosen.steps_of(0, noise, 100 * (n_tasks - 1))) <= always * 1.1
+    assert in_turn / 2 < odometer.worst_epsilon(chosen, noise, odometer.replay_schedule(chosen)) < in_turn * 1.7
 
 
 def settings_of(**changes: object) -> dict[str, object]:
@@ -702,8 +684,7 @@ def settings_of(**changes: object) -> dict[str, object]:
 def test_given_noise_runs_at_a_budget_that_it_keeps_and_under_a_cap_at_a_smaller_one() -> None:
     given: dict[str, object] = {"memory_size": 100, "budget": "fixed", "noise_multiplier": 2.2}
     checks.check_run(checks.parse(settings_of(params=given, privacy={"epsilons": [10.0]})))
-    capped = {**given, "memory_epsilon_cap": 1.8}
-    checks.check_run(checks.parse(settings_of(params=capped, privacy={"epsilons": [1.9]})))
+    checks.check_run(checks.parse(settings_of(params={**given, "memory_epsilon_cap": 1.8}, privacy={"epsilons": [1.9]})))
 
 
 # DP-A-GEM in whole runs: what the statement says of replays, and the attack from the command line.
@@ -715,13 +696,13 @@ IN_RUNS: dict[str, Any] = {
 }  # fmt: skip
 
 
-def guaranteed(**changes: Any) -> tuple[Guarantee, list[float]]:
+def guaranteed(**changes: Any) -> tuple[events.Guarantee, list[float]]:
     """What the run promises at the end, and epsilon after each task."""
     so_far: list[float] = []
     for event in engine.run(checks.parse({**IN_RUNS, **changes})):
-        if isinstance(event, TaskLearned):
+        if isinstance(event, events.TaskLearned):
             so_far.append(event.epsilon)
-        if isinstance(event, CellFinished):
+        if isinstance(event, events.CellFinished):
             return event.guarantee, so_far
     raise AssertionError("the run did not end")
 

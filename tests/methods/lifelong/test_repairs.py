@@ -11,9 +11,8 @@ import torch
 from numpy.typing import NDArray
 
 from dpcl_core import checks, engine
-from dpcl_core.attacks import l2dp_games
+from dpcl_core.attacks import l2dp_games, play
 from dpcl_core.attacks.l2dp_games import difference_game
-from dpcl_core.attacks.play import Guesses
 from dpcl_core.data.dataset import Form
 from dpcl_core.events import CellFinished, TaskLearned
 from dpcl_core.methods.common.method import PublicSizes
@@ -24,12 +23,11 @@ from dpcl_core.methods.lifelong.independent_laplace import SIZES_ARE_PUBLIC, cen
 from dpcl_core.methods.lifelong.params import Projection
 from dpcl_core.methods.lifelong.quadratic import Memory, Quadratic, RandomMap
 from dpcl_core.methods.references import forecast
-from dpcl_core.privacy import gaussian
+from dpcl_core.privacy import gaussian, statement
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.mechanisms import Coefficients, coefficients_std, noisy_coefficients
 from dpcl_core.privacy.noise import ReleaseNoise
 from dpcl_core.privacy.noise_forecast import NoiseForecast, noise_to_signal_of_copies
-from dpcl_core.privacy.statement import odds_bound
 from dpcl_core.privacy.text_mechanisms import Randomiser, noisy_records
 from dpcl_core.scenarios.stream import Examples, Task
 from dpcl_core.spec import Cell, RunSpec
@@ -51,8 +49,7 @@ def finished(run: RunSpec) -> dict[float, CellFinished]:
 
 def weights(run: RunSpec, tasks: list[Task]) -> tuple[dict[int, np.ndarray], dict[Cell, Ledger]]:
     """What is learned of network features (no map before them), by seed."""
-    known = public_context(tasks[0].train.inputs.shape[1], 3, 60, len(tasks))
-    learner = make_learner(run, list(run.cells()), known)
+    learner = make_learner(run, list(run.cells()), public_context(tasks[0].train.inputs.shape[1], 3, 60, len(tasks)))
     return learner._weights, taught(learner, run, tasks)
 
 
@@ -149,9 +146,8 @@ def test_subtracting_the_release_of_another_task_leaves_its_noise() -> None:
         return np.array([released(row[None], epsilon).features[0] for row in rows])
 
     game = difference_game(keep, records, -records[2], n)
-    assert game.share_right < odds_bound(epsilon, DELTA) + 5 * math.sqrt(0.25 / (2 * n))
-    shared = difference_game(lambda rows: rows + 100.0, records, -records[2], n)
-    assert shared.share_right == 1.0
+    assert game.share_right < statement.odds_bound(epsilon, DELTA) + 5 * math.sqrt(0.25 / (2 * n))
+    assert difference_game(lambda rows: rows + 100.0, records, -records[2], n).share_right == 1.0
 
 
 def test_two_tasks_never_share_noise() -> None:
@@ -196,7 +192,6 @@ def test_the_gradient_is_that_of_the_second_order_loss_by_autograd() -> None:
     weights = torch.from_numpy(first_weights()[0]).requires_grad_()
     z = rows @ weights.T
     (z / 2 + z**2 / 8 - targets * z).sum(dim=1).mean().backward()  # type: ignore[no-untyped-call]
-    assert weights.grad is not None
     np.testing.assert_allclose(loss_of().gradient(first_weights())[0], weights.grad.numpy(), atol=1e-12)
 
 
@@ -208,8 +203,7 @@ def test_classes_of_other_tasks_are_not_touched() -> None:
 
 @pytest.mark.parametrize("when", ["if-violated", "always", "never"])
 def test_the_projection_is_that_of_networks_budget_by_budget(when: Projection) -> None:
-    generator = np.random.default_rng(1)
-    grads, refs = generator.standard_normal((2, 40, N_CLASSES, SIZE))
+    grads, refs = np.random.default_rng(1).standard_normal((2, 40, N_CLASSES, SIZE))
     refs[0] = 0
     found = quadratic.projected(grads, refs, when)
     for own, ref, got in zip(grads, refs, found, strict=True):
@@ -249,8 +243,7 @@ def test_steps_are_those_of_a_loop_over_examples_and_stored_tasks() -> None:
 
 
 def test_directions_of_negative_curvature_are_flattened_and_others_kept() -> None:
-    generator = np.random.default_rng(2)
-    noisy = generator.standard_normal((5, SIZE, SIZE))
+    noisy = np.random.default_rng(2).standard_normal((5, SIZE, SIZE))
     noisy = noisy + noisy.transpose(0, 2, 1)
     task = quadratic.of_task(Coefficients(np.zeros((5, SIZE)), noisy, np.zeros((5, N_CLASSES, SIZE))), 2.0, ALL, np.float64)
     for before, after in zip(noisy / 2, task.products, strict=True):
@@ -396,19 +389,16 @@ def test_the_ledger_stays_within_the_budget_and_the_statement_says_what_is_assum
     (event,) = [event for event in engine.run(run) if isinstance(event, CellFinished)]
     expected = 1.0 if images == "same" else 3.0
     assert event.guarantee.parts["task 1"] == pytest.approx(expected, rel=1e-4)
-    assert event.guarantee.epsilon == pytest.approx(3.0, rel=1e-4)
-    assert event.guarantee.epsilon <= 3.0
+    assert pytest.approx(3.0, rel=1e-4) == event.guarantee.epsilon <= 3.0
     assert SIZES_ARE_PUBLIC in event.guarantee.assumptions
 
 
 def test_a_task_without_a_public_class_stores_nothing() -> None:
     privacy = {"epsilons": [50.0], "adjacency": "replace"}
-    run = copies_spec(scenario={"kind": "split"}, public_labels=["0", "1"], privacy=privacy)
-    events = list(engine.run(run))
+    events = list(engine.run(copies_spec(scenario={"kind": "split"}, public_labels=["0", "1"], privacy=privacy)))
     (event,) = [event for event in events if isinstance(event, CellFinished)]
     assert [name for name in event.guarantee.parts if name.startswith("task")] == ["task 1"]
-    first = next(event for event in events if isinstance(event, TaskLearned))
-    assert (first.accuracy[0] or 0) > 0.7
+    assert (next(event for event in events if isinstance(event, TaskLearned)).accuracy[0] or 0) > 0.7
 
 
 def copies(records: Floats, labels: NDArray[np.int64], values: float, named: float) -> tuple[Floats, NDArray[np.int64]]:
@@ -422,7 +412,7 @@ def test_subtracting_a_known_record_leaves_two_noises() -> None:
     """At the level of chance that the budget allows, where one vector shared by all records gives every one away."""
     epsilon, n, records = 0.5, 400, np.random.default_rng(5).uniform(-1, 1, (5, 64))
     game = difference_game(lambda rows: copies(rows, np.zeros(5, np.int64), epsilon, 1.0)[0], records, -records[-1], n)
-    assert game.share_right < odds_bound(epsilon, 0.0) + 5 * math.sqrt(0.25 / (2 * n))
+    assert game.share_right < statement.odds_bound(epsilon, 0.0) + 5 * math.sqrt(0.25 / (2 * n))
     one = 128 / epsilon * ReleaseNoise().laplace((64,))
     assert difference_game(lambda rows: rows + one, records, -records[-1], 50).share_right == 1.0
 
@@ -450,8 +440,7 @@ def test_the_ratio_of_copies_is_that_of_simulated_lengths() -> None:
     book = Ledger(1e-5, "replace", "once")
     values, answers = noisy_records(np.zeros((n, 300)), labels, (0, 1, 2, 3), local, ReleaseNoise(), book, task=0)
     kept, other = local.chances(4)
-    weights = ((answers == 0) - other) / (kept - other)
-    found = np.linalg.norm(weights @ values) / (n / 4 * 0.05)
+    found = np.linalg.norm(((answers == 0) - other) / (kept - other) @ values) / (n / 4 * 0.05)
     said = noise_to_signal_of_copies(local.scale, (kept, other), 0.05, n_values=300, class_size=n / 4, n_records=n)
     assert said == pytest.approx(float(found), rel=6 / math.sqrt(600))
 
@@ -517,12 +506,12 @@ LABELS = np.array([0, 1, 0, 1, 1, 0])
 HIDDEN = tuple(RANDOM.uniform(0, 1 / 3, (6, 9)) for _ in range(2))  # of length 1 at most, as clipped gradients are
 
 
-def held(game: Guesses, epsilon: float) -> None:
+def held(game: play.Guesses, epsilon: float) -> None:
     """Exceeded with a chance below 3e-7 by a mechanism that keeps its budget; without noise nothing is missed."""
     if math.isinf(epsilon):
         assert game.share_right == 1.0
     else:
-        assert game.share_right < odds_bound(epsilon, DELTA) + 5 * math.sqrt(0.25 / (2 * N))
+        assert game.share_right < statement.odds_bound(epsilon, DELTA) + 5 * math.sqrt(0.25 / (2 * N))
 
 
 def clipped_gradients(records: Floats) -> Floats:
@@ -565,7 +554,7 @@ def test_the_rank_one_test(repair: str, epsilon: float) -> None:
         found = [release(data, epsilon) for _ in range(N)]
         return sum(bool(np.less(*(l2dp_games.second_singular_value(one, c) for c in candidates))) for one in found)
 
-    held(Guesses(cries(RECORDS), cries(changed), N), epsilon)
+    held(play.Guesses(cries(RECORDS), cries(changed), N), epsilon)
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 2.0, math.inf])
@@ -588,7 +577,7 @@ def test_a_release_made_once_has_no_second_step_to_be_taken_from_the_first() -> 
     assert game.hits == game.false_alarms
 
 
-def _label_game(steps: Callable[[NDArray[np.int64]], list[Floats]]) -> Guesses:
+def _label_game(steps: Callable[[NDArray[np.int64]], list[Floats]]) -> play.Guesses:
     known, changed = np.eye(2)[LABELS], LABELS.copy()
     known[-1], changed[-1] = 0, 1 - LABELS[-1]
 
@@ -596,4 +585,4 @@ def _label_game(steps: Callable[[NDArray[np.int64]], list[Floats]]) -> Guesses:
         scores = l2dp_games.label_scores(*steps(labels), HIDDEN, known, len(LABELS) - 1)
         return bool(scores[LABELS[-1]] > scores[1 - LABELS[-1]])
 
-    return Guesses(sum(says_own(LABELS) for _ in range(N)), sum(says_own(changed) for _ in range(N)), N)
+    return play.Guesses(sum(says_own(LABELS) for _ in range(N)), sum(says_own(changed) for _ in range(N)), N)

@@ -1,8 +1,9 @@
-"""Faults in noise that is remembered over tasks, and what finds each: held against an accountant of all releases jointly."""
+"""Faults in what methods share, given lists and noise remembered over tasks, and the check that each turns red."""
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import combinations, pairwise
@@ -12,12 +13,12 @@ import numpy as np
 import pytest
 from scipy.linalg import toeplitz
 
-from dpcl_core import checks
-from dpcl_core.methods.common import state
+from dpcl_core import checks, engine, events
+from dpcl_core.methods.common import given_lists, state
 from dpcl_core.methods.common.method import PublicContext
 from dpcl_core.methods.features import cosine
 from dpcl_core.privacy import continual
-from dpcl_core.privacy.continual import Factorisation, Stream
+from dpcl_core.privacy import labels as of_labels
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.sums import unit_rows
 from dpcl_core.scenarios.stream import Examples, Task
@@ -115,8 +116,7 @@ def changed_by_a_resume() -> str:
 
 def not_the_square_root() -> str:
     for decay in (1.0, 0.8):
-        of = continual.square_root(8, decay)
-        column, zeros = toeplitz(of.column, np.zeros(8)), np.zeros(8)
+        column, zeros = toeplitz(continual.square_root(8, decay).column, np.zeros(8)), np.zeros(8)
         if not np.allclose(column @ column, toeplitz(decay ** np.arange(8), zeros), atol=1e-3):
             return f"C C is not A for decay {decay}"
     return ""
@@ -176,7 +176,7 @@ def one_noise_for_two() -> str:
 
 def wrong_column(patch: pytest.MonkeyPatch) -> None:
     last = lambda self, n_tasks=1, gap=1: float(self.column[0])  # noqa: E731  # the last column of C has one entry
-    patch.setattr(Factorisation, "sensitivity", last)
+    patch.setattr(continual.Factorisation, "sensitivity", last)
 
 
 def redrawn(patch: pytest.MonkeyPatch) -> None:
@@ -187,9 +187,8 @@ def redrawn(patch: pytest.MonkeyPatch) -> None:
         for tasks in learned:
             honest(self, [tasks])
             (stream,), noises = self._streams.values(), list(self._noises.values())
-            books = [Ledger(1e-5, "add-remove", "once") for _ in noises]
             self._stream_releases[0][stream.n_tasks - 1] = continual.noisy_stream_sums(
-                stream, self._stds, noises, books, task=stream.n_tasks - 1
+                stream, self._stds, noises, [Ledger(1e-5, "add-remove", "once") for _ in noises], task=stream.n_tasks - 1
             )
 
     patch.setattr(cosine.CosineClassifier, "recall", again)
@@ -202,20 +201,20 @@ def no_decay(patch: pytest.MonkeyPatch) -> None:
 
 def unending(patch: pytest.MonkeyPatch) -> None:
     """Nobody counts tasks, and beyond the last the weights go on."""
-    honest = Factorisation.encoder
+    honest = continual.Factorisation.encoder
 
     def encoder(self: Any, task: int) -> Any:
         weights = honest(self, min(task, self.n_tasks - 1))
         return np.append(weights, np.zeros(task + 1 - len(weights)))
 
     patch.setattr(continual, "_enter", lambda *args: None)
-    patch.setattr(Factorisation, "encoder", encoder)
+    patch.setattr(continual.Factorisation, "encoder", encoder)
     patch.setattr(cosine.CosineClassifier, "_remember", lambda self, row, released: None)
 
 
 def once(patch: pytest.MonkeyPatch) -> None:
-    honest = Factorisation.sensitivity
-    patch.setattr(Factorisation, "sensitivity", lambda self, n_tasks=1, gap=1: honest(self, 1, gap))
+    honest = continual.Factorisation.sensitivity
+    patch.setattr(continual.Factorisation, "sensitivity", lambda self, n_tasks=1, gap=1: honest(self, 1, gap))
 
 
 def own_origin(patch: pytest.MonkeyPatch) -> None:
@@ -237,7 +236,7 @@ def floating(patch: pytest.MonkeyPatch) -> None:
             sums[label] += row
         self._sums.append(np.rint(sums / self._step * 2**10).astype(np.int64))
 
-    patch.setattr(Stream, "add", add)
+    patch.setattr(continual.Stream, "add", add)
 
 
 def shared_noise(patch: pytest.MonkeyPatch) -> None:
@@ -282,3 +281,113 @@ def table() -> list[str]:
     """The table's lines for `docs/sabotage.md`: each fault, and the check that finds it."""
     rows = [f"| {name} | `{find.__name__}` |" for name, (_, find) in FAULTS.items()]
     return ["| fault in remembered noise | found by |", "| --- | --- |", *rows]
+
+
+# Faults in lists that are given to learners, and the check that each turns red.
+
+
+N_LISTS, EPSILON = 2, 4.0
+
+
+def counts_more_than_one_entry() -> bool:
+    """A client's leaving must take one entry off one label's count, and nothing else."""
+    users, found = np.repeat(np.arange(8), 6), np.random.default_rng(1).integers(0, 5, 48)
+    list_table = np.zeros((48, 1), np.float32)
+    whole = Counter(given_lists.one_label_of_each(Examples(list_table, found, users), Cell(EPSILON, 0), 0).tolist())
+    for leaving in range(8):
+        kept = users != leaving
+        without = Examples(list_table[kept], found[kept], users[kept])
+        after = Counter(given_lists.one_label_of_each(without, Cell(EPSILON, 0), 0).tolist())
+        if sum((whole - after).values()) != 1 or after - whole:
+            return True
+    return False
+
+
+def breaks_the_budget() -> bool:
+    """A run's ledger must hold a list for every task, and cost what was asked for with the training, no more."""
+    raw = {
+        "method": "label-means", "labels": "dp-learned", "seeds": [0], "params": {"dimensions": 4},
+        "data": {"dataset": "digits", "backbone": "pixels", "train_per_class": 40}, "privacy": {"epsilons": [EPSILON]},
+        "scenario": {"kind": "class-incremental", "tasks": N_LISTS, "clients": 10},
+    }  # fmt: skip
+    try:
+        (finished,) = events.of_kind(list(engine.run(checks.parse(raw))), events.CellFinished)
+    except ValueError:  # more in the ledger than was planned
+        return True
+    assert finished.ledger is not None
+    return str(finished.ledger).count("list of labels, each named") != N_LISTS or not finished.guarantee.epsilon <= EPSILON
+
+
+def every_label(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(given_lists, "one_label_of_each", lambda train, cell, task: train.labels)
+
+
+def by_others(patch: pytest.MonkeyPatch) -> None:
+    """Labels are dealt out over all clients' rows: who leaves moves the rest."""
+
+    def dealt(train: Any, cell: Any, task: int) -> Any:
+        order = np.random.default_rng(len(train)).permutation(len(train))
+        _, first = np.unique(train.users[order], return_index=True)
+        return train.labels[order][first]
+
+    patch.setattr(given_lists, "one_label_of_each", dealt)
+
+
+def unwritten(patch: pytest.MonkeyPatch) -> None:
+    class Silent:
+        adjacency = "add-remove"
+
+        def spend(self, *args: object, **named: object) -> None:
+            pass
+
+    def released(found: Any, epsilon: float, delta: float, noise: Any, ledger: Any, **named: Any) -> Any:
+        return of_labels.release_labels(found, epsilon, delta, noise, Silent(), **named)  # type: ignore[arg-type]
+
+    patch.setattr(given_lists, "release_labels", released)
+
+
+def undivided(patch: pytest.MonkeyPatch) -> None:
+    """Every task's list gets the share of all lists."""
+    honest = given_lists.budget
+    patch.setattr(given_lists, "budget", lambda privacy, epsilon, facts: honest(privacy, 10 * epsilon, facts))
+
+
+def kept_whole(patch: pytest.MonkeyPatch) -> None:
+    """The learner trains with the whole budget, as if lists were free."""
+    patch.setattr(checks, "for_training", lambda spec, *, is_on_top: replace(spec, labels="prior"))
+
+
+Check = Callable[[], bool]
+LIST_FAULTS: Mapping[str, tuple[Callable[[pytest.MonkeyPatch], None], Check]] = {
+    "a client names all its labels": (every_label, counts_more_than_one_entry),
+    "a client's label hangs on other clients": (by_others, counts_more_than_one_entry),
+    "a list is not written down": (unwritten, breaks_the_budget),
+    "every task's list takes the share of all": (undivided, breaks_the_budget),
+    "the learner trains with the whole budget": (kept_whole, breaks_the_budget),
+}
+
+
+@pytest.mark.parametrize("check", [counts_more_than_one_entry, breaks_the_budget])
+def test_lists_as_they_are_are_right(check: Check) -> None:
+    assert not check()
+
+
+@pytest.mark.parametrize("fault", LIST_FAULTS)
+def test_a_fault_in_given_lists_is_found(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    put, check = LIST_FAULTS[fault]
+    put(monkeypatch)
+    assert check()
+
+
+def test_a_client_s_name_on_a_list_costs_what_is_charged() -> None:
+    """The two probabilities of one label's decision, on neighbouring counts, are as close as the ledger says."""
+    spent, delta = 0.5, 1e-6
+    for less, more in pairwise([one / of_labels.ONE for one in of_labels.chances(spent, delta, 30)]):
+        assert more <= math.exp(spent) * less + delta + 1e-15
+        assert 1 - less <= math.exp(spent) * (1 - more) + delta + 1e-15
+
+
+def list_table() -> list[str]:
+    """The rows of the documentation's list_table."""
+    return ["| fault in given lists | found by |", "| --- | --- |",
+            *(f"| {fault} | `{check.__name__}` |" for fault, (_, check) in LIST_FAULTS.items())]  # fmt: skip
