@@ -14,7 +14,7 @@ from sklearn.pipeline import make_pipeline
 
 import dpcl_core as dpcl
 from dpcl_core import errors, export
-from dpcl_core.classifiers import onnx_graph, predict, written
+from dpcl_core.classifiers import folder, onnx_graph, predict
 from dpcl_core.methods.common.classifier import Step
 from dpcl_core.runs.store import Store
 from tests.support.asserting import refuses
@@ -109,7 +109,7 @@ def test_a_run_is_written_with_its_statement_and_only_what_has_a_bound(here: boo
     refuses("has no such classifier", dpcl.to_onnx, result, tmp_path / "model.onnx", epsilon=math.inf)
     if here:
         return
-    export.write(tmp_path / "DIR", written.files(
+    export.write(tmp_path / "DIR", folder.files(
         str(result.run_id), result.spec, result.events, Store().classifiers(str(result.run_id))
     ) | {"privacy_card.json": b"{}"})  # fmt: skip
     assert (executed(dpcl.to_onnx(tmp_path / "DIR", tmp_path / "again.onnx"), features)[0] == labels).all()

@@ -227,8 +227,8 @@ def test_a_folder_of_other_things_is_refused_and_left_alone(tmp_path: Path, caps
 
 
 def test_an_earlier_site_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def only(name: str) -> runs.Page:
-        return runs.Page(name, "A", "B?", "<p>C</p>", "A")
+    def only(name: str) -> list[runs.Page]:
+        return [runs.Page(name, "A", "B?", "<p>C</p>", "A")]
 
     for names in (["index.html", "old.html"], ["index.html", "new.html"]):
         monkeypatch.setattr(build, "PAGES", tuple(lambda name=name: only(name) for name in names))
