@@ -90,7 +90,10 @@ def is_out_of_memory(error: Exception) -> bool:
 
 
 def halved(limit: int, error: Exception, what: str) -> int:
-    """Half of how many were too many for the memory. Raises an error of any other kind, and MemoryError for a single one."""
+    """Half a batch size `limit` that did not fit into memory, as `error` says.
+
+    Raises `error` itself if it is of another kind, and MemoryError for a batch of one.
+    """
     if not is_out_of_memory(error):
         raise error
     if limit == 1:

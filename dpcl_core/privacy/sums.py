@@ -33,7 +33,7 @@ def row_blocks(n_rows: int, width: int, most: int = _BLOCK) -> Iterator[slice]:
 def by_blocks(
     rows: NDArray[np.generic], n_columns: int, made_of: Callable[[NDArray[np.generic]], NDArray[np.float64]]
 ) -> NDArray[np.float32]:
-    """What is made of rows [n, K], each on its own: float32 [n, n_columns], computed a block of them at a time."""
+    """Applies a function of single rows to rows [n, K], block by block: float32 [n, n_columns]."""
     made = np.empty((len(rows), n_columns), np.float32)
     for part in row_blocks(*rows.shape):
         made[part] = made_of(rows[part])

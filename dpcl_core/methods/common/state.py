@@ -1,4 +1,4 @@
-"""What a run needs to go on in another process: of an object, as named arrays and one JSON document, and back; checkpoints.
+"""What a run needs to go on in another process: an object's state as named arrays and a JSON document; checkpoints of tasks.
 
 A class says by `KEPT` which of its attributes change while it learns. Their values may be numbers, strings, arrays, tensors,
 containers of these, and records of the dataclasses in its `kept_records`: a file can name no other class, and nothing is

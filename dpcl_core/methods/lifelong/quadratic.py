@@ -144,7 +144,7 @@ def solved(weights: Weights, memory: Memory, noise_stds: Sequence[float]) -> Wei
 
 
 class RandomMap:
-    """A random map of values by a matrix M of independent normal numbers: of public settings and a seed, never of data.
+    """A random map of values by a matrix M of independent normal numbers. It depends on public settings and a seed alone.
 
     relu: features max(x M, 0) of values x, nonnegative, of any norm. projection: u M of values u, centred to mean 0 and
     scaled to norm 1. Centring helps where all values have one sign: examples then differ by more within the norm. The scale
