@@ -9,6 +9,10 @@ export default function element({ data, parentElement, setStateValue }) {
   const known = memories.get(parentElement) ?? begun(parentElement);
   Object.assign(known, { data, setStateValue });
   known.drawing.innerHTML = data.svg; // texts in it are escaped where it is drawn
+  const svg = known.drawing.firstElementChild;
+  svg.style.width = `${data.place}px`;
+  // As high as it will be once it is drawn for this place, so that what stands below does not move then.
+  known.drawing.style.minHeight = `${svg.getAttribute("height") * data.place / data.width}px`;
   known.words.hidden = true;
   ask(known);
 }
@@ -30,8 +34,8 @@ function ask(known) {
   known.setStateValue("width", width);
 }
 
-function say({ host, words, data }, event) {
-  const box = host.getBoundingClientRect(), scale = box.width / data.width;
+function say({ drawing, words, data }, event) {
+  const box = drawing.firstElementChild.getBoundingClientRect(), scale = box.width / data.width;
   const [x, y] = [event.clientX - box.left, event.clientY - box.top];
   let nearest = null, least = REACH ** 2;
   for (const point of data.said) {
