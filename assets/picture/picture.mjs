@@ -9,10 +9,7 @@ export default function element({ data, parentElement, setStateValue }) {
   const known = memories.get(parentElement) ?? begun(parentElement);
   Object.assign(known, { data, setStateValue });
   known.drawing.innerHTML = data.svg; // texts in it are escaped where it is drawn
-  const svg = known.drawing.firstElementChild;
-  svg.style.width = `${data.place}px`;
-  // As high as it will be once it is drawn for this place, so that what stands below does not move then.
-  known.drawing.style.minHeight = `${svg.getAttribute("height") * data.place / data.width}px`;
+  known.drawing.firstElementChild.style.width = `${data.place}px`; // never wider, and so higher, than its place
   known.words.hidden = true;
   ask(known);
 }

@@ -30,14 +30,14 @@ from pages.parts.text import plain
 def mounted(element: Element) -> Callable[..., Any]:
     """The element as a component: a call draws it and returns what it reports.
 
-    A call takes `key`, `data` (a document, or one that `written` has made bytes of) and the component's callbacks.
+    A call takes `key`, `data` (a document, or one that `written` has made bytes of), and the component's other arguments.
     """
     component = st.components.v2.component(
         element.folder, html=element.html, css=element.css, js=element.module_of_bytes, isolate_styles=element.is_isolated
     )
 
-    def draw(*, key: str, data: bytes | Mapping[str, object], **on_change: Any) -> Any:
-        return component(key=key, data=data if isinstance(data, bytes) else json_bytes(data), **on_change)
+    def draw(*, key: str, data: bytes | Mapping[str, object], **how: Any) -> Any:
+        return component(key=key, data=data if isinstance(data, bytes) else json_bytes(data), **how)
 
     return draw
 
@@ -128,8 +128,10 @@ def drawing(picture: Picture, key: str, *, by_plotly: bool = False) -> None:
             widths[name] = width
 
     data = _drawing(picture=picture, place=widths.get(name, _USUAL), is_large=layout.is_on(), dark=text.is_dark())[1]
+    # Its height is given, so that what stands below it does not move when it comes.
+    height = round(picture.layout["height"] * (layout.FACTOR if layout.is_on() else 1))
     try:
-        mounted(PICTURE)(key=name, data=data, on_width_change=fit)
+        mounted(PICTURE)(key=name, data=data, height=height, on_width_change=fit)
     except (OSError, StreamlitAPIException):
         _chart(picture=picture, key=key, is_large=layout.is_on())
 

@@ -224,6 +224,10 @@ _SHOWN = """() => { const words = [], how = { contentVisibilityAuto: true, opaci
     } };
     visit(document.body);
     return words.length; }"""
+# Each figure fills the place that was kept for it, to the 10 pixels of width that it may be off, and needs no scroll bar.
+_FIT = """() => [...document.querySelectorAll('.picture')].every(figure => {
+    const place = figure.closest('[data-testid=stElementContainer]'), left = place.clientHeight - figure.scrollHeight;
+    return place.scrollHeight <= place.clientHeight && left <= 0.05 * place.clientHeight; })"""
 
 
 # Every other page but About as it opens, and what has come when its first screen is there.
@@ -252,6 +256,7 @@ def test_pages_show_before_they_say(app: App, visit: Visit, path, width, height,
     with suppress(TimeoutError):
         page.wait_for_function(f"({_SHOWN})() <= {most}", timeout=PATIENCE_MS / 4)
     assert page.evaluate(_SHOWN) <= most
+    page.wait_for_function(_FIT)
     assert page.evaluate("document.querySelector('[data-testid=stMain]').scrollHeight") <= highest
     assert page.evaluate("document.documentElement.scrollWidth") <= width
 
