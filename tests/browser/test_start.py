@@ -225,7 +225,7 @@ _SHOWN = """() => { const words = [], how = { contentVisibilityAuto: true, opaci
     visit(document.body);
     return words.length; }"""
 # Each figure fills the place that was kept for it, to the 10 pixels of width that it may be off, and needs no scroll bar.
-_FIT = """() => [...document.querySelectorAll('.picture')].every(figure => {
+_FIT = """() => [...document.querySelectorAll('.picture:has(.drawing)')].every(figure => {
     const place = figure.closest('[data-testid=stElementContainer]'), left = place.clientHeight - figure.scrollHeight;
     return place.scrollHeight <= place.clientHeight && left <= 0.05 * place.clientHeight; })"""
 
