@@ -1,7 +1,7 @@
 """Adapters: clipped sums of gradients against a loop, training against Opacus, what is trained and what is not."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
@@ -21,57 +21,16 @@ from dpcl_core.methods.features.adapters import Adapted, Kind, refuse, targets
 from dpcl_core.methods.features.side_by_side import Gradients, clipped_sums
 from dpcl_core.privacy.noise import Batches, Noise, ReleaseNoise
 from tests.methods import small_network
+from tests.methods.clipped_sums import row
 from tests.methods.training import Prescribed, Recorded, Silent, opacus, plan, spreads, told
 from tests.support.asserting import refuses
 
 KINDS: tuple[Kind, ...] = ("film", "lora", "all")
 
 
-def one_by_one(module: Adapted, pictures: np.ndarray, labels: np.ndarray) -> Iterator[list[Tensor]]:
-    """Gradients of each example alone, by autograd."""
-    parameters = [parameter for _, parameter in module.trainable()]
-    for picture, label in zip(pictures, labels, strict=True):
-        loss = nn.functional.cross_entropy(module(torch.from_numpy(picture[None])), torch.tensor([label]))
-        yield list(torch.autograd.grad(loss, parameters))
-
-
-def joined(parts: list[Tensor]) -> Tensor:
-    return torch.cat([part.flatten() for part in parts])
-
-
-def summed(module: nn.Module, clip: float, pictures: np.ndarray, labels: np.ndarray, limit: int = 64) -> Tensor:
+def summed(module: nn.Module, clip: float, pictures: np.ndarray, labels: np.ndarray) -> Tensor:
     """The sums of one batch, all in one row."""
-    return joined(Gradients(module, clip, limit, "cpu").of(pictures, labels))
-
-
-def sums_of_a_loop(module: Adapted, pictures: np.ndarray, labels: np.ndarray) -> tuple[float, Tensor]:
-    """The median length of the examples' gradients, and the sum of those clipped to it, with one norm for all parameters."""
-    gradients = [joined(parts) for parts in one_by_one(module, pictures, labels)]
-    norms = torch.stack([gradient.norm() for gradient in gradients])
-    clip = float(norms.median())
-    assert int((norms > clip).sum()) not in {0, len(norms)}
-    return clip, torch.stack([g * min(1.0, clip / (float(n) + 1e-6)) for g, n in zip(gradients, norms, strict=True)]).sum(0)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_sums_equal_a_loop_over_examples_with_one_norm_for_all_parameters(kind: Kind) -> None:
-    pictures, labels = small_network.pictures()
-    module = small_network.start(kind).module()
-    clip, expected = sums_of_a_loop(module, pictures, labels)
-    torch.testing.assert_close(summed(module, clip, pictures, labels), expected, rtol=0, atol=1e-12)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_one_example_changes_the_sums_by_at_most_the_clipping_norm(kind: Kind) -> None:
-    pictures, labels = small_network.pictures()
-    pictures[3], pictures[4] = 0, 255
-    gradients = Gradients(small_network.start(kind).module(), 0.2, 64, "cpu")
-    whole = joined(gradients.of(pictures, labels))
-    changes = [
-        float((whole - joined(gradients.of(np.delete(pictures, k, 0), np.delete(labels, k)))).norm())
-        for k in range(len(labels))
-    ]
-    assert 0.2 - 1e-5 < max(changes) <= 0.2 + 1e-12  # reached: no looser bound holds
+    return row(Gradients(module, clip, 64, "cpu").of(pictures, labels))
 
 
 @pytest.mark.parametrize("of_whole", [True, False])
@@ -94,14 +53,6 @@ def test_example_whose_gradient_is_not_finite_counts_zero_in_every_parameter(bro
         torch.testing.assert_close(summed_from(0), whole, rtol=0, atol=1e-14)
 
 
-def test_without_clipping_the_sums_are_those_of_a_very_long_norm() -> None:
-    pictures, labels = small_network.pictures()
-    module = small_network.start("film").module()
-    expected = torch.stack([joined(parts) for parts in one_by_one(module, pictures, labels)]).sum(0)
-    for clip in (math.inf, 1e12):
-        torch.testing.assert_close(summed(module, clip, pictures, labels), expected, rtol=0, atol=1e-10)
-
-
 @pytest.mark.parametrize("clip", [0.3, math.inf])
 @pytest.mark.parametrize("kind", KINDS[:2])  # a network that is trained as a whole is computed in single precision
 def test_what_is_trained_stays_single_under_half(kind: Kind, clip: float, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,7 +65,7 @@ def test_what_is_trained_stays_single_under_half(kind: Kind, clip: float, monkey
     gradients = Gradients(module, clip, 64, "cpu")
     for layer in gradients.layers:
         layer.register_forward_hook(lambda layer, args, out: seen.append(out.dtype))
-    rough = joined(gradients.of(pictures, labels))
+    rough = row(gradients.of(pictures, labels))
     assert len(seen) == len(gradients.layers)
     assert {parameter.dtype for _, parameter in module.trainable()} | set(seen) == {torch.float32}
     assert 0 < float((rough - exact).norm()) < 16 * 2**-8 * float(exact.norm())
@@ -141,7 +92,7 @@ def test_where_memory_does_not_suffice_pieces_become_smaller_and_the_sums_stay(c
     expected = summed(module, clip, pictures, labels)
     cramped = Gradients(Cramped(module, 3), clip, 64, "cpu")
     for _ in range(2):
-        torch.testing.assert_close(joined(cramped.of(pictures, labels)), expected, rtol=0, atol=1e-12)
+        torch.testing.assert_close(row(cramped.of(pictures, labels)), expected, rtol=0, atol=1e-12)
         assert cramped.limit == (3 if math.isinf(clip) else 2)  # a piece of 64 is filled up, whoever is in the batch
     refuses("one picture", summed, Cramped(module, 0), clip, pictures, labels, error=MemoryError)
 
