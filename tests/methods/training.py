@@ -9,6 +9,8 @@ import pytest
 from scipy.stats import chi2
 
 from dpcl_core.backbones.extractor import result_of
+from dpcl_core.events import Progress
+from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.dpsgd import Schedule
 from dpcl_core.methods.common.method import Learner, PublicContext
 from dpcl_core.methods.features import linear_heads
@@ -35,8 +37,15 @@ def taught(learner: Learner, run: RunSpec, tasks: Iterable[Task], recurrence: Re
     """The ledgers of a learner that has learned these tasks, the same for all seeds."""
     ledgers = {cell: Ledger(run.privacy.delta, run.privacy.adjacency, recurrence) for cell in run.cells()}
     for task in tasks:
-        list(learner.learn(dict.fromkeys(run.seeds, task), ledgers))
+        for said in learner.learn(dict.fromkeys(run.seeds, task), ledgers):
+            assert not isinstance(said, Progress) or 0 <= said.done <= said.total
     return ledgers
+
+
+def learned(run: RunSpec, tasks: Iterable[Task], known: PublicContext) -> tuple[Any, dict[Cell, Ledger]]:
+    """A new learner of the run that has learned these tasks, and its ledgers."""
+    learner = methods.maker(run.method)(run, list(run.cells()), known)
+    return learner, taught(learner, run, tasks, known.recurrence)
 
 
 def spreads(drawn: np.ndarray, std: float, false_alarm: float = 1e-6) -> bool:
