@@ -144,17 +144,13 @@ def _with_event(entry: Entry, **change: float) -> list[Entry] | None:
     return None if changed is None else [replace(entry, event=changed)]
 
 
-def _of_others(entry: Entry, n_tasks: int) -> list[Entry]:
-    return [replace(entry, people_of=((entry.people_of[0] + 1) % n_tasks,))]
-
-
 # What a fault makes of one entry; None: the entry has nothing of the kind.
 CHARGED: Mapping[str, Callable[[Entry, int], list[Entry] | None]] = {
     "any charge left out": lambda entry, n_tasks: [],
     "a step less charged": lambda entry, n_tasks: _with_event(entry, steps=-1),
     "more noise charged": lambda entry, n_tasks: _with_event(entry, noise=1.3),
     "a lower rate charged": lambda entry, n_tasks: _with_event(entry, rate=1 / 1.3),
-    "others charged": _of_others,
+    "others charged": lambda entry, n_tasks: [replace(entry, people_of=((entry.people_of[0] + 1) % n_tasks,))],
 }
 HAVING: Mapping[str, Sequence[str]] = {  # the methods that a fault is put into; of them every charge and sampler
     **dict.fromkeys(("any charge left out", "others charged"), PROVED),

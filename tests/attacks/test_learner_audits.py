@@ -39,6 +39,7 @@ VIT = {"dataset": "cifar10", "backbone": "vit-cifar100"}
 SPLIT, CLASSES = {"kind": "split", "tasks": 5}, {"kind": "class-incremental", "tasks": 2}
 BLURRED, ONE_OF_ALL = {"kind": "i-blurry", "tasks": 2}, {"kind": "one-vs-rest", "tasks": 2}
 CLASSES_OF_20, BLURRED_OF_20, ONE_OF_ALL_OF_20 = ({**one, "clients": 20} for one in (CLASSES, BLURRED, ONE_OF_ALL))
+DOMAINS_OF_20 = {"kind": "federated", "clients": 20, "protocol": "domain-incremental", "partition": "domain"}
 Make = Callable[[float], Game]
 
 
@@ -94,8 +95,7 @@ def remembered(epsilon: float, method: str, **more: Any) -> Game:
     params = {"noise_over_tasks": "remembered"}
     if method == "cosine":
         return cosine(epsilon, labels="prior-const", params=params, **more)
-    kind = {"kind": "federated", "clients": 20, "protocol": "domain-incremental", "partition": "domain"}
-    spec = asked(method, epsilon, labels="prior-const", params=params, scenario=kind, **more)
+    spec = asked(method, epsilon, labels="prior-const", params=params, scenario=DOMAINS_OF_20, **more)
     return federated_games.release_game(spec, epsilon, is_natural=False)
 
 
@@ -256,10 +256,6 @@ def shared(module: str) -> Callable[[pytest.MonkeyPatch], None]:
     return lambda patch: mutants.noise_of_all_tasks(patch, module)
 
 
-def clients_of_one_task(epsilon: float) -> Game:
-    return clients(epsilon, scenario={**CLIENTS["scenario"], "partition": "domain", "protocol": "domain-incremental"})
-
-
 # A fault, the game that it is put into, its budget, learners on each side, and what is proved at least.
 Fault = tuple[Callable[[pytest.MonkeyPatch], None], Make, float, int, float]
 CAUGHT: list[Fault] = [
@@ -269,7 +265,7 @@ CAUGHT: list[Fault] = [
     (scaled(f"{FEDERATED}.release_schedule", 0.2), clients, 1.0, 3, 1.0),
     (longer_vectors, clients, 1.0, 3, 1.0),
     (longer_vectors, partial(clients, method="cslr-server-head"), 1.0, 3, 1.0),
-    (shared(f"{FEDERATED}.release_schedule"), clients_of_one_task, 1.0, 3, 1.0),
+    (shared(f"{FEDERATED}.release_schedule"), partial(clients, scenario=DOMAINS_OF_20), 1.0, 3, 1.0),
     (scaled(f"{FEDERATED}.release_schedule", 0.2), partial(clients, data=PHOTOGRAPHS, scenario=CLASSES_OF_20), 1.0, 3, 1.0),
     (scaled(f"{LIFELONG}.dp_agem", 0.3), partial(agem, data=NEWS, scenario=CLASSES), 1.0, 4, 1.0),
     (scaled(f"{LIFELONG}.quadratic", 0.4), partial(sums, data=NEWS, scenario=CLASSES, labels="prior"), 8.0, 150, 8.0),

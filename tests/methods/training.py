@@ -85,7 +85,7 @@ def plan(**changes: float) -> Schedule:
 class Recorded:
     """Noise that gives out prescribed arrays, one a call or several on top of each other."""
 
-    def __init__(self, draws: Sequence[np.ndarray]) -> None:
+    def __init__(self, draws: Sequence[np.ndarray] = ()) -> None:
         self._draws = list(draws)
 
     def normal(self, shape: tuple[int, ...]) -> np.ndarray:
@@ -102,19 +102,11 @@ class Recorded:
         return lambda clean: self.added32(clean, std)
 
 
-class Silent:
+class Silent(Recorded):
     """Noise that is zero."""
 
     def normal(self, shape: tuple[int, ...]) -> np.ndarray:
         return np.zeros(shape)
-
-    def added(self, clean: np.ndarray, std: float) -> np.ndarray:
-        return clean.copy()
-
-    added32 = added
-
-    def additions32(self, size: int, std: float, count: int) -> Addition32:
-        return lambda clean: clean.copy()
 
 
 class Prescribed:

@@ -74,10 +74,6 @@ def weights(learner: LazyLearner) -> Tensor:
     return tiny.weights(learner._model.net)
 
 
-def plan_of(asked: RunSpec, n_tasks: int = N_TASKS) -> baseline.Plan:
-    return baseline.Plan(asked.params, asked.privacy, method.PublicSizes(N * n_tasks, n_tasks, len(CLASSES)))
-
-
 def book(adjacency: str = "add-remove") -> Ledger:
     return Ledger(1e-3, adjacency, "once")
 
@@ -207,7 +203,8 @@ def test_what_gem_turns_by_has_the_noise_that_is_charged_for_it(monkeypatch: pyt
     asked = spec("lm-gem", 8.0, epochs=4)
     model = gem.Gem(asked, Cell(8.0, 0), known(2))
     through(model, *(replace(one, train=one.train.take(np.zeros(0, np.int64))) for one in (task(0), task(1))))
-    std = plan_of(asked, 2).noises(8.0).references * asked.params.clip_norm * (1 + dpsgd.ROUNDING) / asked.params.kept(N)
+    noise = baseline.Plan(asked.params, asked.privacy, method.PublicSizes(N * 2, 2, len(CLASSES))).noises(8.0).references
+    std = noise * asked.params.clip_norm * (1 + dpsgd.ROUNDING) / asked.params.kept(N)
     everything = torch.cat(drawn).numpy()
     assert [spreads(0.9**power * everything, std) for power in (0, 1)] == [True, False]
     assert len({reference.numpy().tobytes() for reference in drawn}) == len(drawn) > 1  # fresh for every step
