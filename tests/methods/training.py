@@ -5,7 +5,6 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
-import pytest
 from scipy.stats import chi2
 
 from dpcl_core.backbones.extractor import result_of
@@ -52,17 +51,6 @@ def spreads(drawn: np.ndarray, std: float, false_alarm: float = 1e-6) -> bool:
     """Whether the sum of squares fits normal numbers of this standard deviation (chi-square)."""
     statistic = float((drawn.astype(np.float64) ** 2).sum()) / std**2
     return bool(chi2.ppf(false_alarm / 2, drawn.size) < statistic < chi2.isf(false_alarm / 2, drawn.size))
-
-
-def opacus(patch: pytest.MonkeyPatch, adam: Any, sigma: float, schedule: Schedule, waiting: list[Any]) -> Any:
-    """Opacus' optimizer around this one; its noise is `waiting`, one tensor a parameter, times the standard deviation."""
-    import opacus.optimizers.optimizer as theirs
-
-    patch.setattr(theirs, "_generate_noise", lambda std, reference, **_: std * waiting.pop(0))
-    return theirs.DPOptimizer(
-        adam, noise_multiplier=sigma, max_grad_norm=schedule.clip_norm, expected_batch_size=schedule.expected_batch,
-        loss_reduction="mean",
-    )  # fmt: skip
 
 
 def trained_heads(*given: Any, **named: Any) -> linear_heads.Heads:

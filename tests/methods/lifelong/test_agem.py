@@ -305,15 +305,11 @@ def test_the_ledger_is_the_composition_made_by_hand(budget: str, recurrence: Rec
     def step(noise: float) -> dp.DpEvent:
         return dp.PoissonSampledDpEvent(0.5, dp.GaussianDpEvent(noise))
 
-    expected = [
-        (0, (0,), dp.SelfComposedDpEvent(step(noises.first), 4)),
-        (1, (1,), dp.SelfComposedDpEvent(step(noises.later), 4)),
-        (1, (0,), dp.SelfComposedDpEvent(step(noises.later), 4)),
-        (2, (2,), dp.SelfComposedDpEvent(step(noises.later), 4)),
-        (2, (0,), dp.SelfComposedDpEvent(step(noises.later), 2)),
-        (2, (1,), dp.SelfComposedDpEvent(step(noises.later), 2)),
+    of_task, first = (noises.first, noises.later, noises.later), (noises.first, 4)
+    uses = [(0, 0, 4), (1, 1, 4), (1, 0, 4), (2, 2, 4), (2, 0, 2), (2, 1, 2)]  # the task, whose data, steps
+    assert [(entry.task, entry.people_of, entry.event) for entry in book.entries] == [
+        (task, (person,), dp.SelfComposedDpEvent(step(of_task[task]), count)) for task, person, count in uses
     ]
-    assert [(entry.task, entry.people_of, entry.event) for entry in book.entries] == expected
 
     def total(*counts: tuple[float, int]) -> float:
         accountant = dp.pld.PLDAccountant(value_discretization_interval=1e-3)
@@ -322,16 +318,11 @@ def test_the_ledger_is_the_composition_made_by_hand(budget: str, recurrence: Rec
         return float(accountant.get_epsilon(DELTA))
 
     if recurrence == "every":
-        assert book.epsilon() == pytest.approx(total((noises.first, 4), (noises.later, 16)), rel=1e-3)
+        assert book.epsilon() == pytest.approx(total(first, (noises.later, 16)), rel=1e-3)
     else:
-        by_hand = {
-            "people of task 1": total((noises.first, 4), (noises.later, 6)),
-            "people of task 2": total((noises.later, 6)),
-            "people of task 3": total((noises.later, 4)),
-        }
-        assert book.by_people() == pytest.approx(by_hand, rel=1e-3)
-        own = {0: total((noises.first, 4)), 1: total((noises.later, 4)), 2: total((noises.later, 4))}
-        assert book.by_task() == pytest.approx(own, rel=1e-3)
+        lives = [total(first, (noises.later, 6)), total((noises.later, 6)), total((noises.later, 4))]
+        assert book.by_people() == pytest.approx({f"people of task {k + 1}": life for k, life in enumerate(lives)}, rel=1e-3)
+        assert book.by_task() == pytest.approx({0: total(first), 1: lives[2], 2: lives[2]}, rel=1e-3)
     assert pytest.approx(odometer.worst_epsilon(model._public, noises, model._turns), rel=1e-6) == book.epsilon() <= 4.0
     assert budget == "per-task" or book.epsilon() > 3.98
 
