@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpcl_core import arrays, checks, cli, engine, errors, learning
+from dpcl_core import arrays, checks, engine, errors, learning
 from dpcl_core.events import CellFinished, Classifier, Event, JsonValue, Note, Progress, TaskLearned, to_json
 from dpcl_core.flower import exchange, participant
 from dpcl_core.flower.exchange import Record
@@ -24,7 +24,7 @@ from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.stream import Table, TaskStream
 from dpcl_core.spec import RunSpec
 from tests.support import clients
-from tests.support.asserting import refusal_of, refuses
+from tests.support.asserting import complaint, refusal_of, refuses
 
 N = 5
 OF, PUBLIC = clients.stream(per_class=20, n_clients=N, classes_per_task=2)
@@ -411,7 +411,6 @@ def test_commands_refuse_in_one_sentence(tmp_path: Path, capsys: pytest.CaptureF
         ([str(folders[0]), "--authority", "ca.pem"], "unrecognized arguments: --authority ca.pem"),
         (["split", "--preset", "digits-cosine", "--to", str(tmp_path / "x")], "method = cosine: must be one whose clients"),
     ]:
-        assert cli.main(["flower", *arguments]) == 2
-        said = capsys.readouterr().err
+        said = complaint(capsys, "flower", *arguments)
         assert said.count("\n") == 1
         assert what in said or "folder" in said

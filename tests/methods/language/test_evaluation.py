@@ -1,6 +1,7 @@
 """Answers against sequences read one by one, and the exposure of codes against its definition."""
 
 import math
+import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -188,16 +189,10 @@ class Pairs(tiny.Letters):
     size = tiny.Letters.size + 100
 
     def encode(self, string: str) -> tuple[list[int], list[tuple[int, int]]]:
-        ids, offsets, place = [], [], 0
-        while place < len(string):
-            two = string[place : place + 2]
-            if len(two) == 2 and two.isdigit():
-                ids.append(tiny.Letters.size + int(two))
-            else:
-                two = string[place]
-                ids.append(super().encode(two)[0][0])
-            offsets.append((place, place + len(two)))
-            place += len(two)
+        ids, offsets = [], []
+        for found in re.finditer(r"\d\d|.", string):
+            ids += [tiny.Letters.size + int(found[0])] if len(found[0]) == 2 else super().encode(found[0])[0]
+            offsets.append(found.span())
         return ids, offsets
 
 

@@ -11,6 +11,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 from scipy.optimize import minimize
+from scipy.special import log_softmax
 from torch import Tensor, nn
 
 from dpcl_core import errors, spec
@@ -175,9 +176,8 @@ def one_by_one(net: tiny.Adapted, string: str, prior: dict[tuple[int, ...], NDAr
             path = tuple(name[:place])
             following = sorted({other[place] for other in NAMES if tuple(other[:place]) == path and len(other) > place})
             logits = tiny.logits_behind(net, string, name[:place])[-1, following].numpy()
-            logits = logits - prior.get(path, np.zeros(len(following)))
-            chances = np.exp(logits - logits.max())
-            total += float(np.log(chances / chances.sum())[following.index(token)])
+            chances = log_softmax(logits - prior.get(path, np.zeros(len(following))))
+            total += float(chances[following.index(token)])
         found.append(total)
     return found
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 from collections import Counter
@@ -18,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from dpcl_core import checks, cli, engine, events, metrics
+from dpcl_core import checks, engine, events, metrics
 from dpcl_core.data import load
 from dpcl_core.data.dataset import Form
 from dpcl_core.errors import BadInput, Diverged
@@ -35,7 +34,7 @@ from dpcl_core.scenarios.stream import Examples, Table, Task
 from dpcl_core.spec import Cell, PrivacySpec, Recurrence, RunSpec
 from tests.methods import training
 from tests.methods.training import public_context
-from tests.support.asserting import refuses
+from tests.support.asserting import document_of, refuses
 from tests.support.tiers import quick
 from tests.support.watching import watched
 
@@ -680,8 +679,7 @@ def test_one_image_in_all_permuted_tasks_pays_for_all_of_them() -> None:
 def test_the_attack_is_run_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "spec.toml"
     path.write_text(checks.to_toml(checks.parse({**IN_RUNS, "privacy": {"epsilons": [8.0]}})), encoding="utf-8")
-    assert cli.main(["audit", str(path), "--trials", "1000", "--json"]) == 0
-    audits = json.loads(capsys.readouterr().out)["audits"]
+    audits = document_of(capsys, "audit", str(path), "--trials", "1000")["audits"]
     assert max(found["audited_lower_bound"] for found in audits) > 0.2
     assert all(found["audited_lower_bound"] < found["accounted_epsilon"] <= 8.0 for found in audits)
     assert {found["through"] for found in audits} == {"learner"}

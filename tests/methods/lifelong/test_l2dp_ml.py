@@ -508,15 +508,21 @@ def test_draws_have_the_shapes_of_what_they_are_added_to(form: Form) -> None:
     assert draws.output.shape == net.head.weight.shape
 
 
+def assert_laplace(values: np.ndarray, scale: float) -> None:
+    """Laplace noise of this scale and no other."""
+    assert len(values) > 100_000
+    assert np.abs(values).mean() == pytest.approx(scale, rel=0.02)
+    assert values.std() == pytest.approx(math.sqrt(2) * scale, rel=0.02)
+    assert stats.kstest(values, "laplace", (0, scale)).pvalue > 0.001
+    assert stats.kstest(values, "laplace", (0, 1.1 * scale)).pvalue < 1e-6
+
+
 def test_shared_noise_on_the_output_layer_is_one_number_a_hidden_unit_as_printed() -> None:
     """|h_π| numbers for all classes, Laplace of scale Δ_L/ε2: seeded draws, of which 2 % would be six standard errors."""
     given = witness_plan(MNIST, epsilon2=0.1)
     many = [drawn(MNIST, given, seed, "shared").output for seed in range(200)]
     assert all(output.shape == (10, 512) and torch.equal(output, output[:1].expand(10, -1)) for output in many)
-    values = np.concatenate([output[0] for output in many])
-    assert np.abs(values).mean() == pytest.approx(given.scale2, rel=0.02)
-    assert stats.kstest(values, "laplace", (0, given.scale2)).pvalue > 0.001
-    assert stats.kstest(values, "laplace", (0, 1.1 * given.scale2)).pvalue < 1e-6
+    assert_laplace(np.concatenate([output[0] for output in many]), given.scale2)
 
 
 def test_draws_are_laplace_of_the_stated_scales_and_no_other() -> None:
@@ -528,11 +534,7 @@ def test_draws_are_laplace_of_the_stated_scales_and_no_other() -> None:
         (np.concatenate([one.hidden.flatten() for one in many[:16]]), given.scale1),
         (np.concatenate([one.output.flatten() for one in many[:20]]), given.scale2),
     ):
-        assert len(values) > 100_000
-        assert np.abs(values).mean() == pytest.approx(scale, rel=0.02)
-        assert values.std() == pytest.approx(math.sqrt(2) * scale, rel=0.02)
-        assert stats.kstest(values, "laplace", (0, scale)).pvalue > 0.001
-        assert stats.kstest(values, "laplace", (0, 1.1 * scale)).pvalue < 1e-6
+        assert_laplace(values, scale)
     assert (given.scale1, given.scale2) == (4950 / 0.25, 1024 / 0.1)
 
 
