@@ -213,19 +213,15 @@ def test_everybody_charged_at_the_rate_of_the_first_task_is_seen(name: str, monk
     assert trouble(name, heard, ledger) != ""
 
 
-def samplers(name: str) -> list[str]:
-    """What the coins of a play are for: batches of a task, replays, clients."""
-    tossed = [coins for release in honest(name)[0].releases for coins in release.batches if coins.n]
-    return sorted({_kind(coins.purpose) for coins in tossed if coins.rate < 1})  # references read everybody
-
-
 def _kind(purpose: str) -> str:
     return re.sub(r"\d[\d.]*", "#", purpose)
 
 
 @pytest.mark.parametrize("name", PLAYS)
 def test_a_learner_that_samples_more_often_than_is_charged_is_seen(name: str) -> None:
-    found = samplers(name)
+    """Whatever its coins are for: batches of a task, replays, clients."""
+    tossed = [coins for release in honest(name)[0].releases for coins in release.batches if coins.n]
+    found = {_kind(coins.purpose) for coins in tossed if coins.rate < 1}  # references read everybody
     assert name not in PROVED or (name in HAVING["sampled 1.3 times as often"]) == bool(found)
     for sampler in found:
         heard, ledger = play(name, times=lambda purpose, own=sampler: 1.3 if _kind(purpose) == own else 1.0)

@@ -23,6 +23,7 @@ from dpcl_core.privacy import audit_bounds, gaussian
 from tests.attacks import mutants
 from tests.attacks.asked import asked
 from tests.support.asserting import refuses
+from tests.support.tiers import quick
 from tests.test_any_data import KINDS, QUICK, network
 
 FEATURES, LIFELONG = "dpcl_core.methods.features", "dpcl_core.methods.lifelong"
@@ -103,10 +104,6 @@ def rounds(epsilon: float, method: str, *, of: Any = CLIENTS, **params: Any) -> 
     return federated_games.round_game(asked(method, epsilon, params={"rounds": 4, **params}, **of), epsilon)
 
 
-def slow(rows: list[Any]) -> list[Any]:
-    return [pytest.param(*row, marks=pytest.mark.slow) for row in rows]
-
-
 # A game, its budget, learners on each side, more than what is proved, and the accounted epsilon at least and at most. With
 # the standard error of the separation mu at so many persons, known or measured, the limits lie two of them and more away.
 FOUND: list[tuple[Make, float, int, float, tuple[float, float]]] = [
@@ -171,7 +168,7 @@ FOUND_SLOWLY: list[tuple[Make, float, int, float, tuple[float, float]]] = [
 
 
 @pytest.mark.usefixtures("fixed_noise")
-@pytest.mark.parametrize(("make", "epsilon", "n", "least", "accounted"), [*FOUND, *slow(FOUND_SLOWLY)])
+@pytest.mark.parametrize(("make", "epsilon", "n", "least", "accounted"), [*FOUND, *quick(0, FOUND_SLOWLY)])
 def test_persons_are_found_to_a_part_and_no_more_than_is_accounted(
     make: Make, epsilon: float, n: int, least: float, accounted: tuple[float, float]
 ) -> None:
@@ -229,7 +226,7 @@ BOTH_SLOWLY = [
 
 
 @pytest.mark.usefixtures("fixed_noise")
-@pytest.mark.parametrize(("make", "games", "trials"), [*BOTH, *slow(BOTH_SLOWLY)])
+@pytest.mark.parametrize(("make", "games", "trials"), [*BOTH, *quick(0, BOTH_SLOWLY)])
 def test_each_budget_has_a_worst_case_and_a_natural_person(
     make: Callable[[], Any], games: Any, trials: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -302,7 +299,7 @@ CAUGHT_SLOWLY: list[Fault] = [
 
 
 @pytest.mark.usefixtures("fixed_noise")
-@pytest.mark.parametrize(("fault", "make", "epsilon", "n", "least"), [*CAUGHT, *slow(CAUGHT_SLOWLY)])
+@pytest.mark.parametrize(("fault", "make", "epsilon", "n", "least"), [*CAUGHT, *quick(0, CAUGHT_SLOWLY)])
 def test_a_fault_is_called_an_error(
     fault: Callable[[pytest.MonkeyPatch], None], make: Make, epsilon: float, n: int, least: float,
     monkeypatch: pytest.MonkeyPatch,
