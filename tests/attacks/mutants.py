@@ -1,7 +1,9 @@
 """Ways to sabotage a learner: what an audit or a test must notice. Each breaks the code and leaves the ledger as it was."""
 
+import itertools
+import sys
+from collections.abc import Callable
 from importlib import import_module
-from itertools import count
 from typing import Any
 
 import numpy as np
@@ -10,74 +12,60 @@ import pytest
 from dpcl_core.methods.common import per_example_gradients
 from dpcl_core.methods.features import linear_heads, side_by_side
 from dpcl_core.methods.language.gradients import Gradients
-
-_DRAWS = ("normal", "laplace")
-_ADDITIONS = ("added", "added32", "laplace_added", "additions32")  # the noise's scale is the second argument
+from dpcl_core.privacy import noise
 
 
-class _Scaled:
-    """Noise as small as a factor makes it."""
+class Changed:
+    """A source of noise whose every addition goes through `change(add, clean, std, step)`, with the step of a training."""
 
-    def __init__(self, noise: Any, factor: float) -> None:
-        self._noise, self._factor = noise, factor
+    def __init__(self, source: Any, change: Callable[[Callable[..., Any], Any, float, int], Any]) -> None:
+        self._source, self._change = source, change
 
     def __getattr__(self, name: str) -> Any:
-        drawn = getattr(self._noise, name)
-        if name in _DRAWS:
-            return lambda *args, **named: (drawn(*args, **named) * self._factor).astype(drawn(*args, **named).dtype)
-        if name in _ADDITIONS:
-            return lambda first, std, *args: drawn(first, std * self._factor, *args)
-        return drawn
-
-
-class _Once:
-    """Noise that is drawn once, and told again to whoever asks for as many numbers."""
-
-    def __init__(self, noise: Any, kept: dict[Any, Any]) -> None:
-        self._noise, self._kept = noise, kept
-
-    def __getattr__(self, name: str) -> Any:
-        drawn = getattr(self._noise, name)
-        if name in _DRAWS:
-            return lambda shape: self._kept.setdefault((name, shape), drawn(shape)).copy()
+        drawn = getattr(self._source, name)
+        if name in ("added", "added32", "laplace_added"):
+            return lambda clean, std: self._change(drawn, clean, std, 0)
         if name == "additions32":
-            return lambda size, std, count: self._repeated(drawn(size, std, count), (size, std, count))
-        if name in _ADDITIONS:
-            return lambda clean, std: self._repeated(lambda zeros: drawn(zeros, std), (name, clean.shape, std))(clean)
+            step, add = itertools.count(), self._source.added32
+            return lambda size, std, count: lambda clean: self._change(add, clean, std, next(step))
         return drawn
 
-    def _repeated(self, add: Any, key: Any) -> Any:
-        told, steps = self._kept.setdefault(key, []), count()
 
-        def added(clean: Any) -> Any:
-            if (step := next(steps)) == len(told):
-                told.append(add(np.zeros_like(clean)))
-            return clean + told[step]
-
-        return added
-
-
-def scaled_noise(patch: pytest.MonkeyPatch, module: str, factor: float, *, later: bool = False) -> None:
-    """All noise of a learner's module times a factor, or that of `later` tasks than the first."""
-    loaded = import_module(module)
-    honest = loaded.noise_of
-
-    def noise_of(source: Any, cell: Any, purpose: str) -> Any:
-        drawn = honest(source, cell, purpose)
-        return drawn if later and purpose.endswith("task 0") else _Scaled(drawn, factor)
-
-    patch.setattr(loaded, "noise_of", noise_of)
+def in_learners(
+    patch: pytest.MonkeyPatch, change: Callable[[Any, Any, str], Any], within: str = "dpcl_core.methods"
+) -> None:
+    """Every learner in this module or package gets its noise by way of `change(source, cell, purpose)`."""
+    import_module(within)
+    honest = noise.noise_of
+    for name, module in list(sys.modules.items()):
+        if name.startswith(within) and hasattr(module, "noise_of"):
+            patch.setattr(module, "noise_of", lambda *args: change(honest(*args), *args[1:]))
 
 
-def noise_of_all_tasks(patch: pytest.MonkeyPatch, module: str) -> None:
-    """One draw of noise for all tasks of a model."""
-    loaded = import_module(module)
-    honest, kept = loaded.noise_of, {}
+def scaled_noise(patch: pytest.MonkeyPatch, within: str, factor: float, *, later: bool = False) -> None:
+    """All noise of these learners times a factor, or that of `later` tasks than the first."""
+    scaled = lambda add, clean, std, step: add(clean, std * factor)  # noqa: E731
 
-    def noise_of(source: Any, cell: Any, purpose: str) -> Any:
-        return _Once(honest(source, cell, purpose), kept.setdefault(cell, {}))
+    def change(source: Any, cell: Any, purpose: str) -> Any:
+        return source if later and purpose.endswith("task 0") else Changed(source, scaled)
 
-    patch.setattr(loaded, "noise_of", noise_of)
+    in_learners(patch, change, within)
+
+
+def noise_of_all_tasks(patch: pytest.MonkeyPatch, within: str, *, is_by_step: bool = True) -> None:
+    """One draw of noise for all tasks of a model: one for each step of a training, or one for all."""
+    drawn: dict[Any, Any] = {}
+
+    def change(source: Any, cell: Any, purpose: str) -> Any:
+        def once(add: Any, clean: Any, std: float, step: int) -> Any:
+            key = cell, np.shape(clean), std, step * is_by_step
+            if key not in drawn:
+                drawn[key] = add(np.zeros_like(clean), std)
+            return clean + drawn[key]
+
+        return Changed(source, once)
+
+    in_learners(patch, change, within)
 
 
 def keep_rows(patch: pytest.MonkeyPatch) -> None:

@@ -144,17 +144,13 @@ def _with_event(entry: Entry, **change: float) -> list[Entry] | None:
     return None if changed is None else [replace(entry, event=changed)]
 
 
-def _of_others(entry: Entry, n_tasks: int) -> list[Entry]:
-    return [replace(entry, people_of=((entry.people_of[0] + 1) % n_tasks,))]
-
-
 # What a fault makes of one entry; None: the entry has nothing of the kind.
 CHARGED: Mapping[str, Callable[[Entry, int], list[Entry] | None]] = {
     "any charge left out": lambda entry, n_tasks: [],
     "a step less charged": lambda entry, n_tasks: _with_event(entry, steps=-1),
     "more noise charged": lambda entry, n_tasks: _with_event(entry, noise=1.3),
     "a lower rate charged": lambda entry, n_tasks: _with_event(entry, rate=1 / 1.3),
-    "others charged": _of_others,
+    "others charged": lambda entry, n_tasks: [replace(entry, people_of=((entry.people_of[0] + 1) % n_tasks,))],
 }
 HAVING: Mapping[str, Sequence[str]] = {  # the methods that a fault is put into; of them every charge and sampler
     **dict.fromkeys(("any charge left out", "others charged"), PROVED),
@@ -217,19 +213,15 @@ def test_everybody_charged_at_the_rate_of_the_first_task_is_seen(name: str, monk
     assert trouble(name, heard, ledger) != ""
 
 
-def samplers(name: str) -> list[str]:
-    """What the coins of a play are for: batches of a task, replays, clients."""
-    tossed = [coins for release in honest(name)[0].releases for coins in release.batches if coins.n]
-    return sorted({_kind(coins.purpose) for coins in tossed if coins.rate < 1})  # references read everybody
-
-
 def _kind(purpose: str) -> str:
     return re.sub(r"\d[\d.]*", "#", purpose)
 
 
 @pytest.mark.parametrize("name", PLAYS)
 def test_a_learner_that_samples_more_often_than_is_charged_is_seen(name: str) -> None:
-    found = samplers(name)
+    """Whatever its coins are for: batches of a task, replays, clients."""
+    tossed = [coins for release in honest(name)[0].releases for coins in release.batches if coins.n]
+    found = {_kind(coins.purpose) for coins in tossed if coins.rate < 1}  # references read everybody
     assert name not in PROVED or (name in HAVING["sampled 1.3 times as often"]) == bool(found)
     for sampler in found:
         heard, ledger = play(name, times=lambda purpose, own=sampler: 1.3 if _kind(purpose) == own else 1.0)

@@ -81,16 +81,12 @@ def test_the_card_says_why_it_is_no_bound_and_where_the_noise_is() -> None:
     assert l2dp_ml.CARD.guarantee == "nominal"
 
 
-def plan_of_digits() -> claim.Plan:
-    return claim.plan(claim.sizes(Form((8, 8, 1), 0.0, 1.0), 10), "witness", 50, 0.5, 0.5, 1.0)
-
-
 def test_differencing_wins_against_the_very_draws_of_the_learner_and_not_against_the_repair_of_its_steps() -> None:
     """The rows are records with the learner's noise; for DP-A-GEM, sums of clipped gradients of which two steps are seen."""
     records, n = l2dp_games._pictures()[0][:4], 300
 
     def shared(rows: np.ndarray) -> np.ndarray:
-        plan = plan_of_digits()
+        plan = claim.plan(claim.sizes(Form((8, 8, 1), 0.0, 1.0), 10), "witness", 50, 0.5, 0.5, 1.0)
         return rows + nets.draw(plan, ReleaseNoise(), 1, 8, "cpu", "per-class").inputs.numpy().ravel() / plan.n_mean
 
     def fresh(rows: np.ndarray) -> np.ndarray:
@@ -179,10 +175,6 @@ def shared(scale: float):
     return lambda records: records + scale * NOISE.laplace((records.shape[1],))
 
 
-def independent(scale: float):
-    return lambda records: records + scale * NOISE.laplace(records.shape)
-
-
 @pytest.mark.parametrize(("scale", "error"), [(13.0, 1e-12), (4e4, 1e-9)])
 def test_one_known_record_opens_all_others(digits: tuple, scale: float, error: float) -> None:
     records = digits[0]
@@ -207,7 +199,8 @@ def test_differencing_wins_every_game_at_any_scale_of_shared_noise(digits: tuple
 
 
 def test_differencing_is_at_chance_where_every_record_has_its_own_noise(digits: tuple) -> None:
-    game = l2dp_games.difference_game(independent(100.0), digits[0][:3], digits[0][3], N)
+    own = lambda records: records + 100 * NOISE.laplace(records.shape)  # noqa: E731
+    game = l2dp_games.difference_game(own, digits[0][:3], digits[0][3], N)
     assert game.share_right < CHANCE
     assert game.lower_bound(0.0) < 0.7
 

@@ -23,6 +23,7 @@ from dpcl_core.privacy import audit_bounds, gaussian
 from tests.attacks import mutants
 from tests.attacks.asked import asked
 from tests.support.asserting import refuses
+from tests.support.tiers import quick
 from tests.test_any_data import KINDS, QUICK, network
 
 FEATURES, LIFELONG = "dpcl_core.methods.features", "dpcl_core.methods.lifelong"
@@ -39,6 +40,7 @@ VIT = {"dataset": "cifar10", "backbone": "vit-cifar100"}
 SPLIT, CLASSES = {"kind": "split", "tasks": 5}, {"kind": "class-incremental", "tasks": 2}
 BLURRED, ONE_OF_ALL = {"kind": "i-blurry", "tasks": 2}, {"kind": "one-vs-rest", "tasks": 2}
 CLASSES_OF_20, BLURRED_OF_20, ONE_OF_ALL_OF_20 = ({**one, "clients": 20} for one in (CLASSES, BLURRED, ONE_OF_ALL))
+DOMAINS_OF_20 = {"kind": "federated", "clients": 20, "protocol": "domain-incremental", "partition": "domain"}
 Make = Callable[[float], Game]
 
 
@@ -94,17 +96,12 @@ def remembered(epsilon: float, method: str, **more: Any) -> Game:
     params = {"noise_over_tasks": "remembered"}
     if method == "cosine":
         return cosine(epsilon, labels="prior-const", params=params, **more)
-    kind = {"kind": "federated", "clients": 20, "protocol": "domain-incremental", "partition": "domain"}
-    spec = asked(method, epsilon, labels="prior-const", params=params, scenario=kind, **more)
+    spec = asked(method, epsilon, labels="prior-const", params=params, scenario=DOMAINS_OF_20, **more)
     return federated_games.release_game(spec, epsilon, is_natural=False)
 
 
 def rounds(epsilon: float, method: str, *, of: Any = CLIENTS, **params: Any) -> Game:
     return federated_games.round_game(asked(method, epsilon, params={"rounds": 4, **params}, **of), epsilon)
-
-
-def slow(rows: list[Any]) -> list[Any]:
-    return [pytest.param(*row, marks=pytest.mark.slow) for row in rows]
 
 
 # A game, its budget, learners on each side, more than what is proved, and the accounted epsilon at least and at most. With
@@ -171,7 +168,7 @@ FOUND_SLOWLY: list[tuple[Make, float, int, float, tuple[float, float]]] = [
 
 
 @pytest.mark.usefixtures("fixed_noise")
-@pytest.mark.parametrize(("make", "epsilon", "n", "least", "accounted"), [*FOUND, *slow(FOUND_SLOWLY)])
+@pytest.mark.parametrize(("make", "epsilon", "n", "least", "accounted"), [*FOUND, *quick(0, FOUND_SLOWLY)])
 def test_persons_are_found_to_a_part_and_no_more_than_is_accounted(
     make: Make, epsilon: float, n: int, least: float, accounted: tuple[float, float]
 ) -> None:
@@ -229,7 +226,7 @@ BOTH_SLOWLY = [
 
 
 @pytest.mark.usefixtures("fixed_noise")
-@pytest.mark.parametrize(("make", "games", "trials"), [*BOTH, *slow(BOTH_SLOWLY)])
+@pytest.mark.parametrize(("make", "games", "trials"), [*BOTH, *quick(0, BOTH_SLOWLY)])
 def test_each_budget_has_a_worst_case_and_a_natural_person(
     make: Callable[[], Any], games: Any, trials: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -256,10 +253,6 @@ def shared(module: str) -> Callable[[pytest.MonkeyPatch], None]:
     return lambda patch: mutants.noise_of_all_tasks(patch, module)
 
 
-def clients_of_one_task(epsilon: float) -> Game:
-    return clients(epsilon, scenario={**CLIENTS["scenario"], "partition": "domain", "protocol": "domain-incremental"})
-
-
 # A fault, the game that it is put into, its budget, learners on each side, and what is proved at least.
 Fault = tuple[Callable[[pytest.MonkeyPatch], None], Make, float, int, float]
 CAUGHT: list[Fault] = [
@@ -269,7 +262,7 @@ CAUGHT: list[Fault] = [
     (scaled(f"{FEDERATED}.release_schedule", 0.2), clients, 1.0, 3, 1.0),
     (longer_vectors, clients, 1.0, 3, 1.0),
     (longer_vectors, partial(clients, method="cslr-server-head"), 1.0, 3, 1.0),
-    (shared(f"{FEDERATED}.release_schedule"), clients_of_one_task, 1.0, 3, 1.0),
+    (shared(f"{FEDERATED}.release_schedule"), partial(clients, scenario=DOMAINS_OF_20), 1.0, 3, 1.0),
     (scaled(f"{FEDERATED}.release_schedule", 0.2), partial(clients, data=PHOTOGRAPHS, scenario=CLASSES_OF_20), 1.0, 3, 1.0),
     (scaled(f"{LIFELONG}.dp_agem", 0.3), partial(agem, data=NEWS, scenario=CLASSES), 1.0, 4, 1.0),
     (scaled(f"{LIFELONG}.quadratic", 0.4), partial(sums, data=NEWS, scenario=CLASSES, labels="prior"), 8.0, 150, 8.0),
@@ -306,7 +299,7 @@ CAUGHT_SLOWLY: list[Fault] = [
 
 
 @pytest.mark.usefixtures("fixed_noise")
-@pytest.mark.parametrize(("fault", "make", "epsilon", "n", "least"), [*CAUGHT, *slow(CAUGHT_SLOWLY)])
+@pytest.mark.parametrize(("fault", "make", "epsilon", "n", "least"), [*CAUGHT, *quick(0, CAUGHT_SLOWLY)])
 def test_a_fault_is_called_an_error(
     fault: Callable[[pytest.MonkeyPatch], None], make: Make, epsilon: float, n: int, least: float,
     monkeypatch: pytest.MonkeyPatch,

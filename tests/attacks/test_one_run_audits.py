@@ -1,6 +1,5 @@
 """Audits in one training, through the learner: what they prove, what they would catch, and whom they refuse."""
 
-import json
 import math
 from dataclasses import replace
 from typing import Any
@@ -10,7 +9,6 @@ import pytest
 import torch
 from scipy.stats import binom
 
-from dpcl_core import cli
 from dpcl_core.attacks import catalog as attacks
 from dpcl_core.attacks import feature_games, federated_games, language_games, lifelong_games, one_run, play
 from dpcl_core.methods import catalog as methods
@@ -85,15 +83,13 @@ def test_a_stored_run_is_audited_from_the_command_line(
     monkeypatch.setenv("DPCL_HOME", str(tmp_path))
     monkeypatch.delenv("DPCL_STORE", raising=False)
     run_id = replay.fill(Store(), spec(), replay.recorded(spec()))
-    assert cli.main(["audit", "--run", run_id, "--json"]) == 0
-    (found,) = json.loads(capsys.readouterr().out)["audits"]
+    (found,) = asserting.document_of(capsys, "audit", "--run", run_id)["audits"]
     assert found["through"] == "run"
     assert 0 < found["audited_lower_bound"] <= found["accounted_epsilon"]
     assert "cannot be audited afterwards" in found["adversary"]
-    assert cli.main(["show", run_id, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["audits"] == [found]
-    assert cli.main(["audit", "--run", run_id, "--preset", "digits-cosine"]) == 2
-    assert "cannot be combined with other settings" in capsys.readouterr().err
+    assert asserting.document_of(capsys, "show", run_id)["audits"] == [found]
+    said = asserting.complaint(capsys, "audit", "--run", run_id, "--preset", "digits-cosine")
+    assert "cannot be combined with other settings" in said
 
 
 SMALL = [

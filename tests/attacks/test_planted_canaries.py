@@ -9,9 +9,10 @@ from functools import cache
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from dpcl_core.backbones import plain_language
-from dpcl_core.data.texts import PADDING, TOKEN
+from dpcl_core.data.texts import PADDING, TOKEN, Canary
 from dpcl_core.methods.language.training import Unlearning
 from scripts import planted_canaries
 from scripts.planted_canaries import Mails, Outcome, Settings, Variant
@@ -30,16 +31,17 @@ def every() -> tuple[Mails, ...]:
 def few(found: Mails) -> Mails:
     """One mail of each code that is planted 16 times, and these codes beside the controls; three mails to test with."""
     codes = tuple(code for code in found.canaries if code.repetitions == 16)
-    rows = [first_mail(found, code.prefix + code.code) for code in codes]
+    rows = [int(np.flatnonzero(holding(found, code))[0]) for code in codes]
     return Mails(
         found.train[rows][:, : FEW.length], found.labels[rows], found.test[:3, : FEW.length], found.test_labels[:3],
         found.classes, tuple(code for code in found.canaries if code.repetitions in (0, 16)),
     )  # fmt: skip
 
 
-def first_mail(found: Mails, line: str) -> int:
-    ids = plain_language.load_tokenizer("lm-tiny").encode(line)[0]
-    return int(np.flatnonzero((found.train[:, : len(ids), TOKEN] == ids).all(axis=1))[0])
+def holding(found: Mails, code: Canary) -> NDArray[np.bool_]:
+    """Which mails begin with the code."""
+    ids = plain_language.load_tokenizer("lm-tiny").encode(code.prefix + code.code)[0]
+    return np.asarray((found.train[:, : len(ids), TOKEN] == ids).all(axis=1))
 
 
 @cache
@@ -48,11 +50,9 @@ def short(variant: Variant) -> Outcome:
 
 
 def test_mails_hold_their_codes_so_often_and_controls_never() -> None:
-    ready = plain_language.load_tokenizer("lm-tiny")
     for found in every():
         for code in found.canaries:
-            ids = ready.encode(code.prefix + code.code)[0]
-            assert int((found.train[:, : len(ids), TOKEN] == ids).all(axis=1).sum()) == code.repetitions
+            assert holding(found, code).sum() == code.repetitions
         counts = {level: sum(code.repetitions == level for code in found.canaries) for level in planted_canaries.LEVELS}
         assert counts == planted_canaries.n_codes()
     first, second, _ = every()

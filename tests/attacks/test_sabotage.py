@@ -6,7 +6,6 @@ named here by what they are written in. A method of the catalogue without a row 
 """
 
 import ast
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -19,49 +18,10 @@ from dpcl_core.methods import catalog
 from dpcl_core.privacy import noise
 from dpcl_core.privacy.ledger import Ledger
 from tests.attacks import releases, small_plays, test_charges, test_one_run_audits, test_sensitivity, test_shared_sabotage
+from tests.attacks.mutants import Changed, in_learners, noise_of_all_tasks, scaled_noise
 from tests.attacks.units import IN_ROUNDS, IN_STEPS, PROVED, UNITS
 
 ROOT = Path(__file__).resolve().parents[2]
-
-
-class Changed:
-    """A source of noise whose every addition goes through `change(add, clean, std)`."""
-
-    def __init__(self, source: Any, change: Callable[[Callable[..., Any], Any, float], Any]) -> None:
-        self._source, self._change = source, change
-
-    def __getattr__(self, name: str) -> Any:
-        drawn = getattr(self._source, name)
-        if name in ("added", "added32", "laplace_added"):
-            return lambda clean, std: self._change(drawn, clean, std)
-        if name == "additions32":
-            return lambda size, std, count: lambda clean: self._change(self._source.added32, clean, std)
-        return drawn
-
-
-def in_learners(patch: pytest.MonkeyPatch, change: Callable[[Any, Any, str], Any]) -> None:
-    """Every learner gets its noise by way of `change(source, cell, purpose)`."""
-    honest = noise.noise_of
-    for name, module in list(sys.modules.items()):
-        if name.startswith("dpcl_core.methods") and hasattr(module, "noise_of"):
-            patch.setattr(module, "noise_of", lambda *args: change(honest(*args), *args[1:]))
-
-
-def halved(patch: pytest.MonkeyPatch) -> None:
-    half = lambda add, clean, std: add(clean, std / 2)  # noqa: E731
-    in_learners(patch, lambda source, cell, purpose: Changed(source, half))
-
-
-def shared(patch: pytest.MonkeyPatch) -> None:
-    kept: dict[Any, Any] = {}
-
-    def once(add: Any, clean: Any, std: float) -> Any:
-        key = np.shape(clean), std
-        if key not in kept:
-            kept[key] = add(np.zeros_like(clean), std)
-        return clean + kept[key]
-
-    in_learners(patch, lambda source, cell, purpose: Changed(source, once))
 
 
 def shared_over_seeds(patch: pytest.MonkeyPatch) -> None:
@@ -71,7 +31,7 @@ def shared_over_seeds(patch: pytest.MonkeyPatch) -> None:
     def repeated(source: Any, cell: Any, purpose: str) -> Any:
         kept, places = told.setdefault((cell.epsilon, purpose), []), iter(range(10**9))
 
-        def again(add: Any, clean: Any, std: float) -> Any:
+        def again(add: Any, clean: Any, std: float, step: int) -> Any:
             if (place := next(places)) == len(kept):
                 kept.append(add(np.zeros_like(clean), std))
             return clean + kept[place]
@@ -83,7 +43,7 @@ def shared_over_seeds(patch: pytest.MonkeyPatch) -> None:
 
 def replays_clean(patch: pytest.MonkeyPatch) -> None:
     """What is read again of earlier tasks goes out as it is."""
-    clear = lambda add, clean, std: clean  # noqa: E731
+    clear = lambda add, clean, std, step: clean  # noqa: E731
 
     def made(source: Any, cell: Any, purpose: str) -> Any:
         return Changed(source, clear) if purpose.startswith(("replay", "reference")) else source
@@ -94,7 +54,7 @@ def replays_clean(patch: pytest.MonkeyPatch) -> None:
 def left_out(patch: pytest.MonkeyPatch) -> None:
     """Every second release goes out as it is, as references or replays might."""
     count = iter(range(10**9))
-    clear = lambda add, clean, std: add(clean, std) if next(count) % 2 else clean  # noqa: E731
+    clear = lambda add, clean, std, step: add(clean, std) if next(count) % 2 else clean  # noqa: E731
     in_learners(patch, lambda source, cell, purpose: Changed(source, clear))
 
 
@@ -117,23 +77,10 @@ class OfOwnTasks(Ledger):
             Ledger.spend(self, event, task=task, people_of=None if people_of is None else (task,), **named)
 
 
-def replays_uncharged(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(small_plays, "Ledger", OfOwnTasks)
-
-
 def batches_seeded(patch: pytest.MonkeyPatch) -> None:
     """`Trainer._batches` takes the run's seed in a release, too."""
     made = lambda self, seed, work, epsilon=None: noise.Batches(self._params.sample_rate, seed)  # noqa: E731
     patch.setattr("dpcl_core.methods.features.trainer.Trainer._batches", made)
-
-
-def uncharged(patch: pytest.MonkeyPatch) -> None:
-    """The first thing that a run costs is not written down."""
-    patch.setattr(small_plays, "Ledger", Forgetful)
-
-
-def recorded_noise(patch: pytest.MonkeyPatch) -> None:
-    in_learners(patch, lambda source, cell, purpose: noise.SeededNoise(cell, purpose))
 
 
 def recorded_coins(patch: pytest.MonkeyPatch) -> None:
@@ -142,14 +89,14 @@ def recorded_coins(patch: pytest.MonkeyPatch) -> None:
 
 
 FAULTS: Mapping[str, Callable[[pytest.MonkeyPatch], None]] = {
-    "noise halved": halved,
-    "noise shared over tasks": shared,
+    "noise halved": lambda patch: scaled_noise(patch, "dpcl_core.methods", 0.5),
+    "noise shared over tasks": lambda patch: noise_of_all_tasks(patch, "dpcl_core.methods", is_by_step=False),
     "noise shared over seeds": shared_over_seeds,
     "noise left out": left_out,
     "replays clean": replays_clean,
-    "uncharged": uncharged,
-    "replays uncharged": replays_uncharged,
-    "recorded noise": recorded_noise,
+    "uncharged": lambda patch: patch.setattr(small_plays, "Ledger", Forgetful),
+    "replays uncharged": lambda patch: patch.setattr(small_plays, "Ledger", OfOwnTasks),
+    "recorded noise": lambda patch: in_learners(patch, lambda source, *of: noise.SeededNoise(*of)),
     "recorded coins": recorded_coins,
     "seeded `_batches`": batches_seeded,
 }
@@ -210,13 +157,9 @@ def found(method: str, fault: Callable[[pytest.MonkeyPatch], None] | None) -> st
             small_plays.played(replace(asked, seeds=(1,)))
             seen.forget()
         _, ledger = small_plays.played(asked)
-    people = "" if method not in READING_AGAIN or _pays_for_replays(ledger) else "nobody is charged for what is read again"
-    return people or releases.trouble(seen, ledger, *UNITS[method])
-
-
-def _pays_for_replays(ledger: Ledger) -> bool:
-    """Whether the first task's people are charged while the second is learned."""
-    return any(entry.task == 1 and 0 in entry.people_of for entry in ledger.entries)
+    if method in READING_AGAIN and not any(entry.task == 1 and 0 in entry.people_of for entry in ledger.entries):
+        return "nobody is charged for what is read again: the first task's people, while the second is learned"
+    return releases.trouble(seen, ledger, *UNITS[method])
 
 
 def test_every_method_that_says_proved_has_a_row() -> None:

@@ -13,7 +13,6 @@ import torch
 from numpy.typing import NDArray
 from safetensors.torch import save_file
 from torch import Tensor, nn
-from torch.nn import functional
 
 import dpcl_core as dpcl
 from dpcl_core import checks, engine, errors
@@ -24,6 +23,7 @@ from dpcl_core.data.dataset import Images, Interpolation, Vectors
 from dpcl_core.events import CellFinished, TaskLearned, of_kind
 from dpcl_core.methods.features import adapters, side_by_side
 from dpcl_core.methods.features.side_by_side import Gradients
+from tests.methods import clipped_sums
 from tests.support import asserting, second_device
 from tests.support.own_networks import SHAPE, convolutions
 
@@ -150,25 +150,11 @@ def whole(make: Callable[[], nn.Module] = convolutions) -> tuple[adapters.Adapte
     return made.module().double(), random.integers(0, 256, (9, 8, 8, 3)).astype(np.uint8), random.integers(0, 4, 9)
 
 
-def one_by_one(module: adapters.Adapted, pictures: np.ndarray, labels: np.ndarray) -> list[Tensor]:
-    """Each example's gradient in a batch of size one."""
-    parameters = [parameter for _, parameter in module.trainable()]
-    found = []
-    for picture, label in zip(pictures, labels, strict=True):
-        loss = functional.cross_entropy(module(torch.from_numpy(picture[None])), torch.tensor([label]))
-        found.append(torch.cat([part.flatten() for part in torch.autograd.grad(loss, parameters)]))
-    return found
-
-
 def sums_differ(limit: int = 64) -> bool:
     """Whether clipped sums differ from those of a loop with a batch size of one."""
-    module, pictures, labels = whole()
+    module, *examples = whole()
     assert len(list(module.trainable())) == 9
-    each = one_by_one(module, pictures, labels)
-    clip = float(torch.stack([one.norm() for one in each]).median())
-    expected = sum((one * min(1.0, clip / (float(one.norm()) + 1e-6)) for one in each), torch.zeros(()))
-    found = torch.cat([part.flatten() for part in Gradients(module, clip, limit, "cpu").of(pictures, labels)])
-    return not torch.allclose(found, expected, rtol=0, atol=1e-12)
+    return not clipped_sums.of_adapter(module, *examples, limit).equals_loop()
 
 
 @pytest.mark.parametrize("limit", [64, 4, 1])
@@ -188,15 +174,7 @@ def test_gradients_of_the_batch_s_mean_in_place_of_each_example_s_are_found(monk
 
 
 def test_one_example_changes_the_sums_of_all_layers_by_the_clipping_norm_at_most() -> None:
-    module, pictures, labels = whole()
-    gradients = Gradients(module, 0.05, 64, "cpu")
-
-    def summed(rows: np.ndarray) -> Tensor:
-        return torch.cat([part.flatten() for part in gradients.of(pictures[rows], labels[rows])])
-
-    everyone = np.arange(len(labels))
-    changes = [float((summed(everyone) - summed(np.delete(everyone, row))).norm()) for row in everyone]
-    assert 0.05 - 1e-5 < max(changes) <= 0.05 + 1e-12
+    assert 0.05 - 1e-5 < clipped_sums.of_adapter(*whole()).largest_change(0.05) <= 0.05 + 1e-12
 
 
 def test_a_network_that_cannot_be_computed_one_by_one_is_refused_under_all_and_taken_under_a_head() -> None:

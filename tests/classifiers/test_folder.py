@@ -13,7 +13,7 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
-from dpcl_core import apart, checks, cli, engine, errors, export
+from dpcl_core import apart, checks, engine, errors, export
 from dpcl_core.classifiers import folder, predict
 from dpcl_core.data import columns, dataset, table_features
 from dpcl_core.data.card import Feature
@@ -213,8 +213,7 @@ def test_an_input_that_cannot_be_used_is_one_sentence(
         (tmp_path / name).mkdir() if not content else np.savez(tmp_path / name, **content)
     elif callable(content):
         content(tmp_path / name)
-    assert cli.main(["predict", str(written / "DIR"), str(tmp_path / name)]) == 2
-    error = capsys.readouterr().err
+    error = asserting.complaint(capsys, "predict", str(written / "DIR"), str(tmp_path / name))
     assert said in error
     assert error.count("\n") == 1
     assert str(tmp_path) not in error
@@ -226,8 +225,7 @@ def test_an_input_that_cannot_be_used_is_one_sentence(
     ({"task": 1}, "must be left out"),
 ])  # fmt: skip
 def test_a_model_that_is_not_there_is_one_sentence(choice: Mapping[str, object], said: str, written: Path) -> None:
-    with pytest.raises(errors.BadInput, match=said):
-        predict.predicted(written / "DIR", written / "INPUT.npz", **choice)  # type: ignore[arg-type]
+    asserting.refuses(said, predict.predicted, written / "DIR", written / "INPUT.npz", **choice)  # type: ignore[arg-type]
 
 
 def test_a_damaged_folder_is_one_sentence(written: Path, tmp_path: Path) -> None:
@@ -278,8 +276,8 @@ def test_every_kind_of_example_is_read_as_the_run_read_it(
     known = {name for one in store.classifiers(run_id) for name in one.competing}
     assert {one["label"] for one in document["predictions"]} <= known
     if more:
-        assert cli.main(["predict", str(tmp_path / "DIR"), str(tmp_path / asked)]) == 2
-        assert "as the question names the task" in capsys.readouterr().err
+        said = asserting.complaint(capsys, "predict", str(tmp_path / "DIR"), str(tmp_path / asked))
+        assert "as the question names the task" in said
 
 
 
@@ -323,8 +321,8 @@ def test_rows_of_a_table_are_asked_about_as_they_are(of_table: Path, capsys: pyt
         ("1,2\n30.5,4\n", "it lacks age, job and has 1, 2"),  # numbers alone, and not as many as a row becomes
     ):
         (of_table / "less.csv").write_text(lines, encoding="utf-8")
-        assert cli.main(["predict", str(of_table / "DIR"), str(of_table / "less.csv")]) == 2
-        assert f"the columns that the classifier learned from, age, job; {told}" in capsys.readouterr().err
+        said = asserting.complaint(capsys, "predict", str(of_table / "DIR"), str(of_table / "less.csv"))
+        assert f"the columns that the classifier learned from, age, job; {told}" in said
 
 
 def test_texts_are_asked_about_in_the_column_of_the_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -335,8 +333,8 @@ def test_texts_are_asked_about_in_the_column_of_the_run(tmp_path: Path, capsys: 
     (tmp_path / "new.csv").write_text("id,report\n1,it broke\n2,all was fine\n", encoding="utf-8")
     assert [one.label for one in predict.predicted(tmp_path / "DIR", tmp_path / "new.csv").predictions] == ["minus", "plus"]
     (tmp_path / "other.csv").write_text("id,text\n1,it broke\n", encoding="utf-8")
-    assert cli.main(["predict", str(tmp_path / "DIR"), str(tmp_path / "other.csv")]) == 2
-    assert "must have the column report, or numbers alone; it has id, text" in capsys.readouterr().err
+    said = asserting.complaint(capsys, "predict", str(tmp_path / "DIR"), str(tmp_path / "other.csv"))
+    assert "must have the column report, or numbers alone; it has id, text" in said
 
 
 def test_an_embedding_is_scaled_as_those_of_the_run_were(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import math
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -44,11 +45,6 @@ def member(place: int, *listed: int) -> Step:
     return Step({"weights": weights * labels[:, None], "labels": labels}, NAMES, NAMES[:4], {})
 
 
-def voted(vote: str, *, one_space: bool, members: list[Step]) -> list[Step]:
-    last = members[-1]
-    return [*members[:-1], Step(last.arrays, last.classes, last.competing, {"vote": vote, "one_space": one_space})]
-
-
 SUMS = np.random.default_rng(7).normal(size=(len(NAMES), K)) * [[1], [0], [1], [1e200], [1]]
 APART, ALIKE = [member(0, 0, 1), member(1), member(2, 1, 2)], [member(0, 0, 1, 3), member(1, 0, 1, 3)]
 STEPS: dict[str, tuple[str, list[Step]]] = {
@@ -56,7 +52,7 @@ STEPS: dict[str, tuple[str, list[Step]]] = {
     "shrunk": ("cosine", [Step({"shrunk": SUMS}, NAMES, NAMES[1:], {})]),
     "one layer": ("heads", [member(0, 0, 2, 3)]),
     **{
-        f"{vote}, {words}": ("heads", voted(vote, one_space=is_one, members=members))
+        f"{vote}, {words}": ("heads", [*members[:-1], replace(members[-1], facts={"vote": vote, "one_space": is_one})])
         for vote in ("argmax", "median", "entropy")
         for words, is_one, members in (("spaces of their own", False, APART), ("one space", True, ALIKE))
     },

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpcl_core import arrays, checks, cli, engine, errors, learning
+from dpcl_core import arrays, checks, engine, errors, learning
 from dpcl_core.events import CellFinished, Classifier, Event, JsonValue, Note, Progress, TaskLearned, to_json
 from dpcl_core.flower import exchange, participant
 from dpcl_core.flower.exchange import Record
@@ -24,7 +24,7 @@ from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.stream import Table, TaskStream
 from dpcl_core.spec import RunSpec
 from tests.support import clients
-from tests.support.asserting import refusal_of, refuses
+from tests.support.asserting import complaint, refusal_of, refuses
 
 N = 5
 OF, PUBLIC = clients.stream(per_class=20, n_clients=N, classes_per_task=2)
@@ -133,11 +133,7 @@ def test_several_groups_are_matched_to_what_was_released(tmp_path: Path) -> None
 
 def without(of: TaskStream, client_number: int, tasks: Iterable[int]) -> TaskStream:
     """The stream in which a client has no rows in these tasks."""
-    kept = []
-    for task in of.tasks:
-        stays = (task.train.users != client_number) | (task.index not in tasks)
-        kept.append(replace(task, train=task.train.take(np.flatnonzero(stays))))
-    return replace(of, tasks=tuple(kept))
+    return clients.kept(of, lambda task: (task.train.users != client_number) | (task.index not in tasks))
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -151,16 +147,17 @@ def test_a_client_that_dies_is_one_without_rows_from_then_on(method: str, tmp_pa
     assert "task 2, round 1: client 3 counts as zeros" in log
 
 
+def lie(*answers: Callable[[dict[str, Any]], dict[str, Any]]) -> Lie:
+    """These in place of the honest answer to a question; who it is, the client says as it is."""
+    return lambda record, honest: [change({**honest}) for change in answers] if "vector" in honest else [honest]
+
+
 def vector(change: Callable[[bytes], object]) -> Lie:
-    return lambda record, honest: [{**honest, "vector": change(honest["vector"])}] if "vector" in honest else [honest]  # type: ignore[arg-type, dict-item, list-item]
-
-
-def instead(**fields: object) -> Lie:
-    return lambda record, honest: [{**honest, **fields}] if "vector" in honest else [honest]  # type: ignore[dict-item]
+    return lie(lambda honest: {**honest, "vector": change(honest["vector"])})
 
 
 def without_field(name: str) -> Lie:
-    return lambda record, honest: [{key: value for key, value in honest.items() if key != name or "vector" not in honest}]
+    return lie(lambda honest: {key: value for key, value in honest.items() if key != name})
 
 
 def one_number(number: float) -> Lie:
@@ -179,10 +176,10 @@ UNUSABLE: dict[str, Lie] = {
     "single precision": vector(lambda sent: np.frombuffer(sent).astype(np.float32).tobytes()),
     "no vector": without_field("vector"),
     "no key": without_field("key"),
-    "another's key": instead(key="00"),
-    "a key that is no text": instead(key=b"\xff\xfe"),
-    "nothing": lambda record, honest: [{}] if "vector" in honest else [honest],
-    "silence": lambda record, honest: [] if "vector" in honest else [honest],
+    "another's key": lie(lambda honest: {**honest, "key": "00"}),
+    "a key that is no text": lie(lambda honest: {**honest, "key": b"\xff\xfe"}),
+    "nothing": lie(lambda honest: {}),
+    "silence": lie(),
 }
 
 
@@ -303,10 +300,6 @@ def test_the_disk_has_that_a_question_was_answered_before_the_answer_leaves(tmp_
     assert synced == [tmp_path / exchange.SPENT, tmp_path]
 
 
-def question(record: Record, **changes: object) -> Record:
-    return {**record, **changes}  # type: ignore[dict-item]
-
-
 def test_a_client_refuses_what_its_settings_do_not_ask(tmp_path: Path) -> None:
     """A server that asks for more than the budget covers gets nothing from it."""
     spec = asked("dp-fedavg", noise="release")
@@ -315,16 +308,16 @@ def test_a_client_refuses_what_its_settings_do_not_ask(tmp_path: Path) -> None:
     good = next(record for node, record in over.asked if record["kind"] == "question")
     fresh = parts(spec, tmp_path / "fresh")[1]
     for changed, what in [
-        (question(good, task=2), "question.task = 2: must be one of 2, from 0"),
-        (question(good, task=-1), "question.task = -1"),
-        (question(good, round=3), "question.round = 3: must be one of 3, from 0"),
-        (question(good, shape=[2], state=bytes(16)), "question.state"),
-        (question(good, state=bytes(8)), "cannot reshape"), ({"kind": "question"}, "state"), ({}, "kind"),
+        ({**good, "task": 2}, "question.task = 2: must be one of 2, from 0"),
+        ({**good, "task": -1}, "question.task = -1"),
+        ({**good, "round": 3}, "question.round = 3: must be one of 3, from 0"),
+        ({**good, "shape": [2], "state": bytes(16)}, "question.state"),
+        ({**good, "state": bytes(8)}, "cannot reshape"), ({"kind": "question"}, "state"), ({}, "kind"),
     ]:  # fmt: skip
         refuses(re.escape(what), exchange.reply, fresh, changed, error=(errors.BadInput, ValueError, KeyError))
     assert not (fresh / exchange.SPENT).exists()
     assert "vector" in exchange.reply(fresh, good)
-    for same in (good, question(good, round=str(good["round"])), question(good, task=float(str(good["task"])))):
+    for same in (good, {**good, "round": str(good["round"])}, {**good, "task": float(str(good["task"]))}):
         refuses("it was answered before", exchange.reply, fresh, same)
 
 
@@ -418,7 +411,6 @@ def test_commands_refuse_in_one_sentence(tmp_path: Path, capsys: pytest.CaptureF
         ([str(folders[0]), "--authority", "ca.pem"], "unrecognized arguments: --authority ca.pem"),
         (["split", "--preset", "digits-cosine", "--to", str(tmp_path / "x")], "method = cosine: must be one whose clients"),
     ]:
-        assert cli.main(["flower", *arguments]) == 2
-        said = capsys.readouterr().err
+        said = complaint(capsys, "flower", *arguments)
         assert said.count("\n") == 1
         assert what in said or "folder" in said

@@ -1,5 +1,6 @@
 """PeCL on the bundled model, small: two tasks of twelve short texts, and one budget trained on them as a run does it."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -40,18 +41,22 @@ def known(n: int = 12, n_tasks: int = 2, may_show: bool = True, **more: Any) -> 
     return public_context(0, 4, n * n_tasks, n_tasks, classes=CLASSES, texts=TextForm(LENGTH, may_show=may_show), **more)
 
 
-def spec(method: str = "pecl", epsilon: float = 8.0, adjacency: str = "add-remove", **params: object) -> RunSpec:
+def spec(
+    method: str = "pecl", epsilon: float = 8.0, adjacency: str = "add-remove", *, backbone: str = "lm-tiny", **params: object
+) -> RunSpec:
     raw = {
         "method": method, "params": {"length": LENGTH, "epochs": 2, "batch_size": 6, **params}, "labels": "prior",
-        "data": {"dataset": "pii-synthetic", "backbone": "lm-tiny"}, "scenario": {"kind": "source-incremental"},
+        "data": {"dataset": "pii-synthetic", "backbone": backbone}, "scenario": {"kind": "source-incremental"},
         "seeds": [0], "privacy": {"epsilons": [epsilon], "delta": 1e-3, "noise": "seeded", "adjacency": adjacency},
     }  # fmt: skip
     return checks.parse(raw)
 
 
-def trained(given: RunSpec, tasks: list[Task] | None = None, **public: Any) -> tuple[Any, Ledger, list[LearnerEvent]]:
+def trained(
+    given: RunSpec, tasks: Sequence[Task] | None = None, context: PublicContext | None = None, **public: Any
+) -> tuple[Any, Ledger, list[LearnerEvent]]:
     tasks = stream() if tasks is None else tasks
     (cell,) = given.cells()
-    learner = methods.maker(given.method)(given, [cell], known(n_tasks=len(tasks), **public))
+    learner = methods.maker(given.method)(given, [cell], context or known(n_tasks=len(tasks), **public))
     ledger = Ledger(given.privacy.delta, given.privacy.adjacency, "once")
     return learner, ledger, [event for task in tasks for event in learner.learn({0: task}, {cell: ledger})]

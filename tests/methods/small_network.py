@@ -1,5 +1,7 @@
 """A small network in double precision for tests of adapters, and pictures for it."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import torch
 
@@ -29,9 +31,9 @@ def pictures(n: int = 12, side: int = 16, n_classes: int = 4, seed: int = 2) -> 
     return drawn, generator.integers(0, n_classes, n)
 
 
-def start(kind: adapters.Kind, n_classes: int = 4, double: bool = True) -> adapters.Adapter:
+def start(kind: adapters.Kind, space: Sequence[int] = range(4), double: bool = True) -> adapters.Adapter:
     """A model somewhere in training: every trained number moved from where it starts, so that no gradient is zero."""
-    made = adapters.fresh(network(double=double), kind, 2, range(n_classes), n_classes, 0)
+    made = adapters.fresh(network(double=double), kind, 2, space, 4, 0)
     generator = torch.Generator().manual_seed(7)
     for weight in made.weights.values():
         weight += 0.3 * torch.randn(weight.shape, generator=generator)

@@ -9,14 +9,15 @@ import pytest
 
 from dpcl_core import checks, engine
 from dpcl_core.backbones import extractor
+from dpcl_core.data.dataset import Form
 from dpcl_core.data.texts import Texts
 from dpcl_core.events import CellFinished, References, TaskLearned, of_kind
 from dpcl_core.methods import catalog, references
-from dpcl_core.methods.common.method import PublicSizes
+from dpcl_core.methods.common.method import Learner, PublicSizes
 from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.scenarios.stream import Examples, Task, TaskStream
 from dpcl_core.spec import RunSpec
-from tests.methods import pecl_small
+from tests.methods import pecl_small, training
 from tests.support.asserting import refusal_of
 
 EPSILONS = [0.1, 0.5, 1.0, 2.0, 4.0, 8.0, math.inf]
@@ -146,6 +147,44 @@ def test_what_cannot_work_is_refused_first(method: str, changes: dict[str, objec
     assert refused.field == field
     assert named in refused.allowed
     assert "\n" not in str(refused)
+
+
+# Labels that compete: those of the lists so far, or, where each task has an output of its own, those of the task.
+
+
+FEW_STEPS: dict[str, dict[str, object]] = {
+    "agem": {"batch_size": 8}, "joint-network": {"batch_size": 8, "epochs": 1}, "l2dp-ml": {"batch_size": 8, "epochs": 1},
+    "dp-agem": {"epochs": 1, "sample_rate": 0.5, "memory_size": 8, "replay_rate": 0.5}, "peft-ensemble": {"epochs": 1},
+}  # fmt: skip
+LISTS = [("prior-const", "shared"), ("prior", "shared"), ("prior", "per-task")]
+
+
+@pytest.mark.parametrize(("method", "labels", "head"), [
+    *((method, *which) for method in FEW_STEPS if method != "peft-ensemble" for which in LISTS),
+    *(("peft-ensemble", labels, None) for labels in ("prior-const", "prior", "data")),
+])  # fmt: skip
+def test_labels_that_do_not_compete_have_no_score(method: str, labels: str, head: str | None) -> None:
+    run = checks.parse({
+        "method": method, "params": {**FEW_STEPS[method], **({} if head is None else {"head": head})}, "labels": labels,
+        "privacy": {"epsilons": [math.inf if catalog.card(method).guarantee == "none" else 4.0]},
+        "scenario": {"kind": "split", "tasks": 2}, "seeds": [0],
+    })  # fmt: skip
+    rows, places = np.random.default_rng(0).uniform(0, 1, (32, 36)).astype(np.float32), np.arange(32)
+    parts = [Examples(rows, place % 2 + place // 16 * 2, rows=place) for place in (places[:16], places[16:])]
+    tasks = [Task(index, f"task {index + 1}", one, one, (2 * index, 2 * index + 1)) for index, one in enumerate(parts)]
+    known = training.public_context(36, 4, 32, 2, form=Form((6, 6, 1), 0.0, 1.0))
+    own = np.eye(2, dtype=bool).repeat(2, axis=1)
+
+    def competing(learner: Learner, of: list[Task]) -> list[list[bool]]:
+        scores = [next(iter(learner.scores(0, task).values())) for task in of]
+        return [np.isfinite(one).all(axis=(0, 1)).tolist() for one in scores]
+
+    if method != "joint-network":  # which is there after the last task
+        of = tasks[:1] if head == "per-task" else tasks
+        early = [True] * 4 if labels == "prior-const" else own[0].tolist()
+        assert competing(training.learned(run, tasks[:1], known)[0], of) == [early] * len(of)
+    late = own.tolist() if head == "per-task" else [[True] * 4] * 2
+    assert competing(training.learned(run, tasks, known)[0], tasks) == late
 
 
 # What the public network can do untrained: found by meaning, answered, guessed, or nothing; never by a training example.

@@ -5,10 +5,11 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
-import pytest
 from scipy.stats import chi2
 
 from dpcl_core.backbones.extractor import result_of
+from dpcl_core.events import Progress
+from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.dpsgd import Schedule
 from dpcl_core.methods.common.method import Learner, PublicContext
 from dpcl_core.methods.features import linear_heads
@@ -35,25 +36,21 @@ def taught(learner: Learner, run: RunSpec, tasks: Iterable[Task], recurrence: Re
     """The ledgers of a learner that has learned these tasks, the same for all seeds."""
     ledgers = {cell: Ledger(run.privacy.delta, run.privacy.adjacency, recurrence) for cell in run.cells()}
     for task in tasks:
-        list(learner.learn(dict.fromkeys(run.seeds, task), ledgers))
+        for said in learner.learn(dict.fromkeys(run.seeds, task), ledgers):
+            assert not isinstance(said, Progress) or 0 <= said.done <= said.total
     return ledgers
+
+
+def learned(run: RunSpec, tasks: Iterable[Task], known: PublicContext) -> tuple[Any, dict[Cell, Ledger]]:
+    """A new learner of the run that has learned these tasks, and its ledgers."""
+    learner = methods.maker(run.method)(run, list(run.cells()), known)
+    return learner, taught(learner, run, tasks, known.recurrence)
 
 
 def spreads(drawn: np.ndarray, std: float, false_alarm: float = 1e-6) -> bool:
     """Whether the sum of squares fits normal numbers of this standard deviation (chi-square)."""
     statistic = float((drawn.astype(np.float64) ** 2).sum()) / std**2
     return bool(chi2.ppf(false_alarm / 2, drawn.size) < statistic < chi2.isf(false_alarm / 2, drawn.size))
-
-
-def opacus(patch: pytest.MonkeyPatch, adam: Any, sigma: float, schedule: Schedule, waiting: list[Any]) -> Any:
-    """Opacus' optimizer around this one; its noise is `waiting`, one tensor a parameter, times the standard deviation."""
-    import opacus.optimizers.optimizer as theirs
-
-    patch.setattr(theirs, "_generate_noise", lambda std, reference, **_: std * waiting.pop(0))
-    return theirs.DPOptimizer(
-        adam, noise_multiplier=sigma, max_grad_norm=schedule.clip_norm, expected_batch_size=schedule.expected_batch,
-        loss_reduction="mean",
-    )  # fmt: skip
 
 
 def trained_heads(*given: Any, **named: Any) -> linear_heads.Heads:
@@ -76,7 +73,7 @@ def plan(**changes: float) -> Schedule:
 class Recorded:
     """Noise that gives out prescribed arrays, one a call or several on top of each other."""
 
-    def __init__(self, draws: Sequence[np.ndarray]) -> None:
+    def __init__(self, draws: Sequence[np.ndarray] = ()) -> None:
         self._draws = list(draws)
 
     def normal(self, shape: tuple[int, ...]) -> np.ndarray:
@@ -93,19 +90,11 @@ class Recorded:
         return lambda clean: self.added32(clean, std)
 
 
-class Silent:
+class Silent(Recorded):
     """Noise that is zero."""
 
     def normal(self, shape: tuple[int, ...]) -> np.ndarray:
         return np.zeros(shape)
-
-    def added(self, clean: np.ndarray, std: float) -> np.ndarray:
-        return clean.copy()
-
-    added32 = added
-
-    def additions32(self, size: int, std: float, count: int) -> Addition32:
-        return lambda clean: clean.copy()
 
 
 class Prescribed:

@@ -37,8 +37,9 @@ def test_every_factorisation_multiplies_to_the_running_sums(n_tasks: int, decay:
         np.testing.assert_array_equal(of.encoder(n_tasks - 1), c[-1])
 
 
-def test_the_square_root_is_the_matrix_square_root_up_to_its_grid() -> None:
-    a, _, c = matrices(continual.square_root(12))
+@pytest.mark.parametrize("decay", [1.0, 0.8])
+def test_the_square_root_is_the_matrix_square_root_up_to_its_grid(decay: float) -> None:
+    a, _, c = matrices(continual.square_root(12, decay))
     tolerance = 2.0**-15 + 1e-6  # half a step, and what sqrtm loses on a defective matrix
     np.testing.assert_allclose(c, sqrtm(a).real, atol=tolerance)
 
@@ -54,7 +55,8 @@ def test_noise_of_the_last_running_sum(n_tasks: int, fresh: float, root: float) 
 
 @pytest.mark.parametrize("decay", [1.0, 0.8])
 @pytest.mark.parametrize(
-    ("n_tasks", "per_person", "gap"), [(12, 2, 1), (12, 3, 4), (11, 4, 3), (9, 9, 1), (8, 2, 7), (6, 1, 1)]
+    ("n_tasks", "per_person", "gap"),
+    [(12, 2, 1), (12, 3, 4), (11, 4, 3), (9, 3, 2), (9, 4, 1), (9, 9, 1), (8, 2, 7), (6, 1, 1), (9, 1, 1)],
 )
 def test_the_worst_tasks_of_a_person_are_found_by_enumeration(n_tasks: int, per_person: int, gap: int, decay: float) -> None:
     for of in (continual.fresh(n_tasks, decay), continual.square_root(n_tasks, decay),

@@ -1,7 +1,7 @@
 """A small federated stream without data and encoder: clients, classes around directions of a sphere, public points."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -50,14 +50,21 @@ def stream(
     return TaskStream(tuple(tasks), names, "every", "user"), random.permutation(public)[:300]
 
 
+def with_rows(of: TaskStream, rows: Callable[[Task], Examples]) -> TaskStream:
+    """The same tasks with other training rows."""
+    return replace(of, tasks=tuple(replace(task, train=rows(task)) for task in of.tasks))
+
+
+def kept(of: TaskStream, stays: Callable[[Task], NDArray[np.bool_]]) -> TaskStream:
+    """The same tasks with some of their training rows."""
+    return with_rows(of, lambda task: task.train.take(np.flatnonzero(stays(task))))
+
+
 def at_home(of: TaskStream, n_clients: int = N_CLIENTS) -> TaskStream:
     """The same tasks, each with as many clients that are in no other."""
     own = n_clients // len(of.tasks)
-    tasks = []
-    for task in of.tasks:
-        assert task.train.users is not None
-        tasks.append(replace(task, train=replace(task.train, users=task.train.users % own + own * task.index)))
-    return replace(of, tasks=tuple(tasks), recurrence="once")
+    homes = with_rows(of, lambda task: replace(task.train, users=task.train.users % own + own * task.index))  # type: ignore[operator]
+    return replace(homes, recurrence="once")
 
 
 def spec(method: str, **changes: object) -> RunSpec:

@@ -101,8 +101,7 @@ DIGITS = load.load_dataset(DataSpec(dataset="digits"))
 
 
 def naive_base(seed: int = 0, tasks: int = 5) -> RunSpec:
-    scenario = {"kind": "class-incremental", "tasks": tasks}
-    return checks.parse({"method": "naive", "privacy": {"epsilons": [1.0]}, "seeds": [seed], "scenario": scenario})
+    return a_base("naive", seeds=[seed], scenario={"kind": "class-incremental", "tasks": tasks})
 
 
 def test_the_examples_are_those_of_the_seeds_first_task_split_seventy_to_thirty() -> None:
@@ -134,9 +133,7 @@ def test_of_a_combined_dataset_a_tenth_of_a_task_is_trained_on(monkeypatch: pyte
     combined = SimpleNamespace(members=("first", "second"))
     monkeypatch.setattr(search, "datasets", SimpleNamespace(card=lambda name: combined))
     monkeypatch.setattr(search, "of_spec", lambda spec: SimpleNamespace(task_size=float(n_task)))
-    base = checks.parse(
-        {"method": "naive", "privacy": {"epsilons": [1.0]}, "seeds": [0], "scenario": {"kind": "source-incremental"}}
-    )
+    base = a_base("naive", scenario={"kind": "source-incremental"})
     labels = np.repeat(np.arange(4), n_task // 2)
     sources = labels // 2
     split = Split(DIGITS.train.images, labels, sources)
@@ -297,7 +294,7 @@ def test_a_tuning_that_cannot_be_is_refused_before_data_are_read(monkeypatch: py
 # What follows from the trials: the papers' arithmetic for the full data, and the sentence about privacy.
 
 
-BASE = checks.parse({"method": "peft-ensemble", "privacy": {"epsilons": [1.0]}, "seeds": [0]})
+BASE = a_base()
 PRIVATE, PUBLIC = TuneSpec(base=BASE, on="private"), TuneSpec(base=BASE, on="public", proxy="mnist")
 FULL_SIZES = Sizes(n_tune=3500, n_validation=1500, n_final=5000)
 

@@ -1,8 +1,9 @@
 """Adapters: clipped sums of gradients against a loop, training against Opacus, what is trained and what is not."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -16,62 +17,21 @@ from dpcl_core.backbones.adaptable import Input, Network, Pictures
 from dpcl_core.data.dataset import Images
 from dpcl_core.errors import BadInput, Diverged
 from dpcl_core.methods.common.dpsgd import ROUNDING
-from dpcl_core.methods.features import adapters, side_by_side
+from dpcl_core.methods.features import adapters, linear_heads, side_by_side
 from dpcl_core.methods.features.adapters import Adapted, Kind, refuse, targets
 from dpcl_core.methods.features.side_by_side import Gradients, clipped_sums
 from dpcl_core.privacy.noise import Batches, Noise, ReleaseNoise
 from tests.methods import small_network
-from tests.methods.training import Prescribed, Recorded, Silent, opacus, plan, spreads, told
+from tests.methods.clipped_sums import row
+from tests.methods.training import N_FEATURES, Prescribed, Recorded, Silent, data, plan, spreads, told, trained_heads
 from tests.support.asserting import refuses
 
 KINDS: tuple[Kind, ...] = ("film", "lora", "all")
 
 
-def one_by_one(module: Adapted, pictures: np.ndarray, labels: np.ndarray) -> Iterator[list[Tensor]]:
-    """Gradients of each example alone, by autograd."""
-    parameters = [parameter for _, parameter in module.trainable()]
-    for picture, label in zip(pictures, labels, strict=True):
-        loss = nn.functional.cross_entropy(module(torch.from_numpy(picture[None])), torch.tensor([label]))
-        yield list(torch.autograd.grad(loss, parameters))
-
-
-def joined(parts: list[Tensor]) -> Tensor:
-    return torch.cat([part.flatten() for part in parts])
-
-
-def summed(module: nn.Module, clip: float, pictures: np.ndarray, labels: np.ndarray, limit: int = 64) -> Tensor:
+def summed(module: nn.Module, clip: float, pictures: np.ndarray, labels: np.ndarray) -> Tensor:
     """The sums of one batch, all in one row."""
-    return joined(Gradients(module, clip, limit, "cpu").of(pictures, labels))
-
-
-def sums_of_a_loop(module: Adapted, pictures: np.ndarray, labels: np.ndarray) -> tuple[float, Tensor]:
-    """The median length of the examples' gradients, and the sum of those clipped to it, with one norm for all parameters."""
-    gradients = [joined(parts) for parts in one_by_one(module, pictures, labels)]
-    norms = torch.stack([gradient.norm() for gradient in gradients])
-    clip = float(norms.median())
-    assert int((norms > clip).sum()) not in {0, len(norms)}
-    return clip, torch.stack([g * min(1.0, clip / (float(n) + 1e-6)) for g, n in zip(gradients, norms, strict=True)]).sum(0)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_sums_equal_a_loop_over_examples_with_one_norm_for_all_parameters(kind: Kind) -> None:
-    pictures, labels = small_network.pictures()
-    module = small_network.start(kind).module()
-    clip, expected = sums_of_a_loop(module, pictures, labels)
-    torch.testing.assert_close(summed(module, clip, pictures, labels), expected, rtol=0, atol=1e-12)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_one_example_changes_the_sums_by_at_most_the_clipping_norm(kind: Kind) -> None:
-    pictures, labels = small_network.pictures()
-    pictures[3], pictures[4] = 0, 255
-    gradients = Gradients(small_network.start(kind).module(), 0.2, 64, "cpu")
-    whole = joined(gradients.of(pictures, labels))
-    changes = [
-        float((whole - joined(gradients.of(np.delete(pictures, k, 0), np.delete(labels, k)))).norm())
-        for k in range(len(labels))
-    ]
-    assert 0.2 - 1e-5 < max(changes) <= 0.2 + 1e-12  # reached: no looser bound holds
+    return row(Gradients(module, clip, 64, "cpu").of(pictures, labels))
 
 
 @pytest.mark.parametrize("of_whole", [True, False])
@@ -94,14 +54,6 @@ def test_example_whose_gradient_is_not_finite_counts_zero_in_every_parameter(bro
         torch.testing.assert_close(summed_from(0), whole, rtol=0, atol=1e-14)
 
 
-def test_without_clipping_the_sums_are_those_of_a_very_long_norm() -> None:
-    pictures, labels = small_network.pictures()
-    module = small_network.start("film").module()
-    expected = torch.stack([joined(parts) for parts in one_by_one(module, pictures, labels)]).sum(0)
-    for clip in (math.inf, 1e12):
-        torch.testing.assert_close(summed(module, clip, pictures, labels), expected, rtol=0, atol=1e-10)
-
-
 @pytest.mark.parametrize("clip", [0.3, math.inf])
 @pytest.mark.parametrize("kind", KINDS[:2])  # a network that is trained as a whole is computed in single precision
 def test_what_is_trained_stays_single_under_half(kind: Kind, clip: float, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,7 +66,7 @@ def test_what_is_trained_stays_single_under_half(kind: Kind, clip: float, monkey
     gradients = Gradients(module, clip, 64, "cpu")
     for layer in gradients.layers:
         layer.register_forward_hook(lambda layer, args, out: seen.append(out.dtype))
-    rough = joined(gradients.of(pictures, labels))
+    rough = row(gradients.of(pictures, labels))
     assert len(seen) == len(gradients.layers)
     assert {parameter.dtype for _, parameter in module.trainable()} | set(seen) == {torch.float32}
     assert 0 < float((rough - exact).norm()) < 16 * 2**-8 * float(exact.norm())
@@ -141,7 +93,7 @@ def test_where_memory_does_not_suffice_pieces_become_smaller_and_the_sums_stay(c
     expected = summed(module, clip, pictures, labels)
     cramped = Gradients(Cramped(module, 3), clip, 64, "cpu")
     for _ in range(2):
-        torch.testing.assert_close(joined(cramped.of(pictures, labels)), expected, rtol=0, atol=1e-12)
+        torch.testing.assert_close(row(cramped.of(pictures, labels)), expected, rtol=0, atol=1e-12)
         assert cramped.limit == (3 if math.isinf(clip) else 2)  # a piece of 64 is filled up, whoever is in the batch
     refuses("one picture", summed, Cramped(module, 0), clip, pictures, labels, error=MemoryError)
 
@@ -277,37 +229,90 @@ def numbers_of(model: adapters.Adapter) -> torch.Tensor:
     return torch.cat([weight.flatten() for weight in model.weights.values()])
 
 
+class OfHeads:
+    """Last layers, apart from Opacus' by the grid on which our sums are exact, 2^-22 of the clipping norm."""
+
+    apart, rounding = 2e-7, 0.0
+    data = staticmethod(data)
+
+    def start(self, space: Sequence[int] = range(4)) -> linear_heads.Heads:
+        return linear_heads.fresh([space], N_FEATURES, 4, np.float64)
+
+    def after(
+        self, start: linear_heads.Heads, features: np.ndarray, labels: np.ndarray, noise: Any, sigma: float = 1.3,
+        batches: Any = None, **changes: float,
+    ) -> linear_heads.Heads:  # fmt: skip
+        drawn = Prescribed(BATCHES) if batches is None else batches
+        return trained_heads(start, features, labels, plan(**changes), [sigma], drawn, [noise])
+
+    def numbers(self, model: linear_heads.Heads) -> Tensor:
+        return torch.from_numpy(model.weights[0])
+
+    def twin(self, start: linear_heads.Heads) -> nn.Module:
+        module = nn.Linear(N_FEATURES, 4).double()
+        for parameter in module.parameters():
+            nn.init.zeros_(parameter)
+        return module
+
+    def pieces(self, values: Tensor, parameters: Sequence[Tensor]) -> list[Tensor]:
+        return [values[:, :-1].clone(), values[:, -1].clone()]
+
+
+class OfAdapters:
+    """Their noise leaves something for single precision, which that of Opacus does not."""
+
+    apart, rounding = 1e-10, ROUNDING
+    data = staticmethod(small_network.pictures)
+    after = staticmethod(after)
+    numbers = staticmethod(numbers_of)
+
+    def __init__(self, kind: Kind) -> None:
+        self.start = partial(small_network.start, kind)
+
+    def twin(self, start: adapters.Adapter) -> nn.Module:
+        return start.module()
+
+    def pieces(self, values: Tensor, parameters: Sequence[Tensor]) -> list[Tensor]:
+        parts = torch.split(values, [parameter.numel() for parameter in parameters])
+        return [part.reshape(parameter.shape) for part, parameter in zip(parts, parameters, strict=True)]
+
+
+WAYS: dict[str, Any] = {"heads": OfHeads(), **{kind: OfAdapters(kind) for kind in TRAINED}}
+
+
 @pytest.mark.filterwarnings("ignore:Full backward hook is firing")
-@pytest.mark.parametrize("kind", TRAINED)
-def test_training_equals_opacus_on_the_same_batches_and_noise(kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", WAYS)
+def test_training_equals_opacus_on_the_same_batches_and_noise(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every trained number after six steps of Opacus' hooks and optimizer, with Adam, in float64; one batch is empty."""
-    from opacus import GradSampleModule
+    from opacus import GradSampleModule, optimizers
 
-    pictures, labels = small_network.pictures()
-    start = small_network.start(kind)
-    generator, sigma = np.random.default_rng(1), 1.3
-    draws = [generator.standard_normal(len(numbers_of(start))) for _ in BATCHES]
-    found = after(start, pictures, labels, Recorded(draws), sigma)
+    way, sigma, schedule = WAYS[name], 1.3, plan()
+    (examples, labels), start = way.data(), way.start()
+    draws = torch.from_numpy(np.random.default_rng(1).standard_normal((len(BATCHES), *way.numbers(start).shape)))
+    found = way.after(start, examples, labels, Recorded([draw.numpy() for draw in draws]), sigma)
 
-    module, schedule = start.module(), plan()
-    trainable = dict(module.trainable())
+    module = way.twin(start)
+    parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
     for part in module.modules():
         part.training = any(parameter.requires_grad for parameter in part.parameters(recurse=False))
     wrapped = GradSampleModule(module, loss_reduction="sum")
-    waiting: list[torch.Tensor] = []
-    adam = torch.optim.Adam(trainable.values(), lr=schedule.learning_rate)
-    optimizer = opacus(monkeypatch, adam, sigma, schedule, waiting)
-    sizes = [parameter.numel() for parameter in trainable.values()]
+    waiting: list[Tensor] = []
+    adam = torch.optim.Adam(parameters, lr=schedule.learning_rate)
+    monkeypatch.setattr(optimizers.optimizer, "_generate_noise", lambda std, reference, **_: std * waiting.pop(0))
+    optimizer = optimizers.DPOptimizer(
+        adam, noise_multiplier=sigma, max_grad_norm=schedule.clip_norm, expected_batch_size=schedule.expected_batch,
+        loss_reduction="mean",
+    )  # fmt: skip
     for batch, draw in zip(BATCHES, draws, strict=True):
-        pieces = torch.split((1 + ROUNDING) * torch.from_numpy(draw), sizes)  # theirs leaves nothing for single precision
-        waiting[:] = [piece.reshape(p.shape) for piece, p in zip(pieces, trainable.values(), strict=True)]
+        waiting[:] = way.pieces((1 + way.rounding) * draw, parameters)
         optimizer.zero_grad()
-        logits = wrapped(torch.from_numpy(pictures[batch]))
-        torch.nn.functional.cross_entropy(logits, torch.from_numpy(labels[batch]), reduction="sum").backward()
+        logits = wrapped(torch.from_numpy(examples[batch]))
+        nn.functional.cross_entropy(logits, torch.from_numpy(labels[batch]), reduction="sum").backward()
         optimizer.step()
-    for name, parameter in trainable.items():
-        torch.testing.assert_close(found.weights[name], parameter.detach(), rtol=0, atol=1e-10)
-        assert not torch.allclose(found.weights[name], start.weights[name], atol=1e-3)
+    ours, before = (way.pieces(way.numbers(model), parameters) for model in (found, start))
+    for one, theirs, then in zip(ours, parameters, before, strict=True):
+        torch.testing.assert_close(one, theirs.detach(), rtol=0, atol=way.apart)
+        assert not torch.allclose(one, then, atol=1e-3)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -321,21 +326,22 @@ def test_noise_of_a_step_has_the_announced_spread(dtype: torch.dtype) -> None:
     assert [spreads(drawn.numpy(), factor * std) for factor in (1, 0.9, 1.1)] == [True, False, False]
 
 
-@pytest.mark.parametrize("kind", TRAINED)
-def test_examples_outside_the_label_space_change_nothing(kind: Kind) -> None:
+@pytest.mark.parametrize("name", WAYS)
+def test_examples_outside_the_label_space_change_nothing(name: str) -> None:
     """The filtered data are trained on: neither a step nor the drawing of batches depends on what was filtered out."""
-    pictures, labels = small_network.pictures(n=20, n_classes=2)
-    start = small_network.start(kind, n_classes=2)
-    others, _ = small_network.pictures(n=7, seed=9)
-    mixed = np.insert(pictures, [0, 5, 5, 9, 20, 20, 20], others, axis=0)
-    mixed_labels = np.insert(labels, [0, 5, 5, 9, 20, 20, 20], [2, 3, 2, 9, 5, 3, 2])
-    draws = np.random.default_rng(4).standard_normal((6, len(numbers_of(start))))
+    way = WAYS[name]
+    start, (examples, labels), (others, _) = way.start((1, 3)), way.data(n=20), way.data(n=7, seed=9)
+    labels, places = np.array([1, 3])[labels % 2], [0, 5, 5, 9, 20, 20, 20]
+    mixed = np.insert(examples, places, others, axis=0), np.insert(labels, places, [2, 0, 2, 9, 5, 0, 2])
+    draws = np.random.default_rng(4).standard_normal((6, *way.numbers(start).shape))
     alone, filtered = (
-        after(start, x, y, Recorded(list(draws)), batches=Batches(0.3, 1))
-        for x, y in ((pictures, labels), (mixed, mixed_labels))
+        way.after(start, *given, Recorded(draws), batches=Batches(0.3, 1)) for given in ((examples, labels), mixed)
     )
-    assert torch.equal(numbers_of(alone), numbers_of(filtered))
-    assert not torch.equal(numbers_of(alone), numbers_of(start))
+    assert torch.equal(way.numbers(alone), way.numbers(filtered))
+    assert not torch.equal(way.numbers(alone), way.numbers(start))
+    logits = filtered.logits(mixed[0])
+    assert np.isneginf(logits[..., [0, 2]]).all()
+    assert np.isfinite(logits[..., [1, 3]]).all()
 
 
 def test_a_task_without_examples_takes_the_same_noisy_steps() -> None:
@@ -348,23 +354,25 @@ def test_a_task_without_examples_takes_the_same_noisy_steps() -> None:
     assert 0.01 < float(moved.mean()) < 0.3
 
 
-def test_without_noise_nothing_is_clipped() -> None:
-    pictures, labels = small_network.pictures()
-    start = small_network.start("film")
-    tight, loose = (after(start, pictures, labels, Silent(), 0.0, clip_norm=norm) for norm in (1e-3, 1e3))
-    assert torch.equal(numbers_of(tight), numbers_of(loose))
+@pytest.mark.parametrize("name", WAYS)
+def test_without_noise_nothing_is_clipped(name: str) -> None:
+    way = WAYS[name]
+    tight, loose = (way.after(way.start(), *way.data(), Silent(), 0.0, clip_norm=norm) for norm in (1e-3, 1e3))
+    assert torch.equal(way.numbers(tight), way.numbers(loose))
 
 
-def test_training_from_an_earlier_model_goes_on_from_it_and_leaves_it_as_it_was() -> None:
-    pictures, labels = small_network.pictures()
-    start = small_network.start("film")
-    before = numbers_of(start).clone()
-    once = after(start, pictures, labels, Silent(), n_steps=3)
-    twice = after(once, pictures, labels, Silent(), n_steps=3)
-    assert torch.equal(numbers_of(start), before)
-    moves = [(numbers_of(b) - numbers_of(a)).norm() for a, b in ((start, once), (once, twice))]
-    assert all(float(move) > 0 for move in moves)
-    assert float((numbers_of(twice) - before).norm()) < float(moves[0] + moves[1]) + 1e-9
+@pytest.mark.parametrize("name", WAYS)
+def test_training_from_an_earlier_model_goes_on_from_it_and_leaves_it_as_it_was(name: str) -> None:
+    way = WAYS[name]
+    models = [way.start()]
+    before = [way.numbers(models[0]).clone()]
+    for _ in range(2):
+        models.append(way.after(models[-1], *way.data(), Silent(), n_steps=3))
+        before.append(way.numbers(models[-1]).clone())
+    assert all(torch.equal(way.numbers(model), own) for model, own in zip(models, before, strict=True))
+    moves = [float((now - then).norm()) for then, now in pairwise(before)]
+    assert min(moves) > 1e-3
+    assert float((before[2] - before[0]).norm()) < sum(moves) + 1e-9
 
 
 @pytest.mark.parametrize("sigma", [0.0, 1.0])

@@ -20,6 +20,7 @@ from dpcl_core.privacy.noise import SeededNoise
 from dpcl_core.scenarios.catalog import ClassIncremental
 from dpcl_core.scenarios.stream import Examples, Task, TaskStream
 from dpcl_core.spec import Cell, PrivacySpec, RunSpec
+from tests.methods import training
 from tests.methods.training import public_context, spreads, taught
 from tests.support.watching import watched
 
@@ -48,9 +49,7 @@ def stream() -> list[Task]:
 
 
 def learned(run: RunSpec, tasks: Sequence[Task], n_classes: int = N_CLASSES) -> tuple[CosineClassifier, dict[Cell, Ledger]]:
-    known = public_context(tasks[0].train.inputs.shape[1], n_classes, 100, len(tasks))
-    learner = make_learner(run, list(run.cells()), known)
-    return learner, taught(learner, run, tasks)
+    return training.learned(run, tasks, public_context(tasks[0].train.inputs.shape[1], n_classes, 100, len(tasks)))
 
 
 def sums(run: RunSpec, tasks: Sequence[Task]) -> np.ndarray:

@@ -15,7 +15,7 @@ from dpcl_core.methods.features.linear_heads import Prepared, clipped_residuals,
 from dpcl_core.privacy.gaussian import grid32
 from dpcl_core.privacy.noise import Batches, ReleaseNoise, SeededNoise
 from dpcl_core.spec import Cell
-from tests.methods.training import N_FEATURES, Prescribed, Recorded, Silent, data, opacus, plan, spreads, told, trained_heads
+from tests.methods.training import N_FEATURES, Prescribed, Recorded, data, plan, spreads, told, trained_heads
 from tests.support import second_device
 
 STRANGE = (2e19, 1e38, -1e38, 1e300, 1e-38, 1e-45, 0.0, np.nan, np.inf, -np.inf)
@@ -168,40 +168,6 @@ FOUR = (0, 1, 2, 3)
 BATCHES = ([0, 3, 4, 7, 9, 20], [1, 2, 5], [], [11, 12, 13, 29], [6], [0, 1, 2, 3, 8, 17, 25])
 
 
-def test_training_equals_opacus_on_the_same_batches_and_noise(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Weights after six steps of Opacus' hooks and optimizer, with Adam, in float64; one batch is empty.
-
-    Up to the grid on which our sums are exact, 2^-22 of the clipping norm.
-    """
-    torch = pytest.importorskip("torch")
-    from opacus import GradSampleModule
-
-    features, labels = data()
-    generator = np.random.default_rng(1)
-    draws = [generator.standard_normal((4, N_FEATURES + 1)) for _ in BATCHES]
-    schedule, sigma = plan(), 1.3
-    ours = trained_heads(
-        linear_heads.fresh([FOUR], N_FEATURES, 4, np.float64),
-        features, labels, schedule, [sigma], Prescribed(BATCHES), [Recorded(draws)],  # type: ignore[arg-type]
-    )  # fmt: skip
-
-    module = torch.nn.Linear(N_FEATURES, 4).double()
-    torch.nn.init.zeros_(module.weight)
-    torch.nn.init.zeros_(module.bias)
-    wrapped = GradSampleModule(module, loss_reduction="sum")
-    waiting: list[object] = []
-    adam = torch.optim.Adam(wrapped.parameters(), lr=schedule.learning_rate)
-    optimizer = opacus(monkeypatch, adam, sigma, schedule, waiting)
-    for batch, draw in zip(BATCHES, draws, strict=True):
-        waiting[:] = [torch.from_numpy(draw[:, :-1].copy()), torch.from_numpy(draw[:, -1].copy())]
-        optimizer.zero_grad()
-        inputs, targets = torch.from_numpy(features[batch]), torch.from_numpy(labels[batch])
-        torch.nn.functional.cross_entropy(wrapped(inputs), targets, reduction="sum").backward()
-        optimizer.step()
-    np.testing.assert_allclose(ours.weights[0, :, :-1], module.weight.detach().numpy(), rtol=0, atol=2e-7)
-    np.testing.assert_allclose(ours.weights[0, :, -1], module.bias.detach().numpy(), rtol=0, atol=2e-7)
-
-
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_noise_of_a_step_has_the_announced_spread(dtype: type, monkeypatch: pytest.MonkeyPatch) -> None:
     """Chi-square of 48,000 draws on an empty batch: false alarm 1e-6; a spread 10 % wrong would be seen always."""
@@ -264,19 +230,6 @@ def test_budgets_side_by_side_learn_what_each_would_alone() -> None:
         np.testing.assert_allclose(together.weights[k], learned([k]).weights[0], atol=1e-13)
 
 
-def test_examples_of_labels_outside_the_space_are_as_if_absent() -> None:
-    features, labels = data()
-    inside = np.isin(labels, (1, 3))
-    start = linear_heads.fresh([(1, 3)], N_FEATURES, 4, np.float64)
-    every = [list(range(int(inside.sum())))] * 6
-    with_others = trained_heads(start, features, labels, plan(), [0.0], Prescribed(every), [Silent()])  # type: ignore[arg-type]
-    without = trained_heads(start, features[inside], labels[inside], plan(), [0.0], Prescribed(every), [Silent()])  # type: ignore[arg-type]
-    np.testing.assert_array_equal(with_others.weights, without.weights)
-    scores = with_others.logits(features)
-    assert np.isneginf(scores[0][:, [0, 2]]).all()
-    assert np.isfinite(scores[0][:, [1, 3]]).all()
-
-
 @pytest.mark.parametrize("space", [(0, 1), ()])
 def test_an_empty_task_takes_the_same_noisy_steps(space: tuple[int, ...]) -> None:
     """Neither weights of zero nor fewer steps tell that nobody was there; a budget without any label trains as well."""
@@ -304,16 +257,6 @@ def test_an_empty_task_and_one_person_are_hard_to_tell_apart() -> None:
     without, with_one = np.sort(lengths(nobody)), np.sort(lengths(person))
     cuts = np.concatenate([without, with_one])
     assert np.abs(np.searchsorted(without, cuts) / 600 - np.searchsorted(with_one, cuts) / 600).max() < 0.15
-
-
-def test_training_starts_from_the_model_it_is_given() -> None:
-    features, labels = data()
-    start = linear_heads.fresh([FOUR], N_FEATURES, 4, np.float64)
-    first = trained_heads(start, features, labels, plan(), [0.0], Prescribed(BATCHES), [Silent()])  # type: ignore[arg-type]
-    before = first.weights.copy()
-    second = trained_heads(first, features, labels, plan(), [0.0], Prescribed(BATCHES), [Silent()])  # type: ignore[arg-type]
-    np.testing.assert_array_equal(first.weights, before)
-    assert np.abs(second.weights - before).max() > 1e-3
 
 
 @pytest.mark.parametrize(("learning_rate", "within"), [(1e38, 2), (1000.0, 5), (100.0, 100)])

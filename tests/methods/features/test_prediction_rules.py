@@ -4,6 +4,8 @@ import math
 
 import numpy as np
 import pytest
+from scipy.special import softmax
+from scipy.stats import entropy
 
 from dpcl_core.methods.features.params import RULES, Rule
 from dpcl_core.methods.features.rules import VoteAccumulator
@@ -36,14 +38,9 @@ def by_hand(votes: list[np.ndarray], rule: Rule, *, one_space: bool) -> np.ndarr
     for budget in range(2):
         for row in range(N_ROWS):
             own = [{o: float(v) for o, v in enumerate(m[budget, row]) if math.isfinite(v)} for m in votes]
-            entropies = []
-            probabilities = []
-            for logits in own:
-                total = sum(math.exp(v) for v in logits.values())
-                shares = {o: math.exp(v) / total for o, v in logits.items()}
-                probabilities.append(shares)
-                entropies.append(-sum(p * math.log(p) for p in shares.values()))
-            weights = [math.exp(-h) / sum(math.exp(-g) for g in entropies) for h in entropies]
+            shares = [softmax(list(logits.values())) for logits in own]
+            probabilities = [dict(zip(logits, each, strict=True)) for logits, each in zip(own, shares, strict=True)]
+            weights = softmax([-entropy(each) for each in shares])
             for label in {o for logits in own for o in logits}:
                 heard = [k for k, logits in enumerate(own) if label in logits]
                 if rule == "argmax":

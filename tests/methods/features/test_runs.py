@@ -187,27 +187,31 @@ N_TASKS, N_ROWS = 4, 400
 def blurred(
     epsilon: float = 4.0, *, seed: int = 0, noise: str = "seeded"
 ) -> tuple[cosine.CosineClassifier, Ledger, list[np.ndarray]]:
-    """A learner of learned lists after four tasks: label 0 in each, label 1 rarely until the third, label 2 never enough."""
+    """A learner of learned lists after four tasks: label 0 in each, label 1 once until the third, label 2 never enough.
+
+    Also its ledger, and the sums over rows of the first two labels, task by task.
+    """
     spec = a_spec("i-blurry", seeds=[seed], noise=noise, labels="dp-learned", noise_over_tasks="remembered")
     spec = replace(spec, privacy=replace(spec.privacy, epsilons=(epsilon,)))
     context = PublicContext(n_people=N_TASKS * N_ROWS, n_tasks=N_TASKS, n_classes=3, n_inputs=8, public=(0, 1, 2))
     (cell,) = spec.cells()
     learner, ledger, random = cosine.make_learner(spec, [cell], context), Ledger(1e-5, "add-remove", "once"), np.random
-    rows, of_label_one = random.default_rng(0).standard_normal((N_TASKS, N_ROWS, 8)), []
+    rows, clean = random.default_rng(0).standard_normal((N_TASKS, N_ROWS, 8)), []
     for index, found in enumerate(rows):
-        n_ones = N_ROWS // 2 if index >= 2 else 2
+        n_ones = N_ROWS // 2 if index >= 2 else 1  # which is never named, whatever the budget
         labels = np.repeat([1, 2, 0], [n_ones, 1, N_ROWS - n_ones - 1])
         task = Task(index, f"task {index + 1}", Examples(found, labels), Examples(found[:0], labels[:0]), (0, 1, 2))
         list(learner.learn({seed: task}, {cell: ledger}))
-        of_label_one.append(continual.coarse_unit_rows(found[:n_ones], continual.ROW_STEP).sum(axis=0))
-    return learner, ledger, of_label_one
+        units = continual.coarse_unit_rows(found, continual.ROW_STEP)
+        clean.append(np.stack([units[labels == label].sum(axis=0) for label in (0, 1)]))
+    return learner, ledger, clean
 
 
 def test_a_label_that_is_named_late_has_all_its_rows_and_hidden_ones_nothing() -> None:
-    learner, _, of_label_one = blurred(epsilon=2000.0)  # next to no noise
+    learner, _, clean = blurred(epsilon=2000.0)  # next to no noise
     (cell,) = learner._noises
     assert learner.released(cell)["labels"].tolist() == [True, True, False]
-    np.testing.assert_allclose(learner.released(cell)["sums"][1], np.sum(of_label_one, axis=0), atol=0.2)
+    np.testing.assert_allclose(learner.released(cell)["sums"][:2], np.sum(clean, axis=0), atol=0.2)
     assert not learner.released(cell)["sums"][2].any()
     releases = np.stack(learner._stream_releases[0])[:, 0]
     assert releases.shape == (N_TASKS, 3, 8)  # public numbers, whatever is hidden
@@ -232,9 +236,9 @@ def test_noise_of_a_late_label_is_that_of_one_named_from_the_start() -> None:
     """Every running sum of label 1 deviates as the decoder says: 8 coordinates of 40 models, 20 % is four deviations."""
     found = []
     for seed in range(40):
-        learner, _, of_label_one = blurred(seed=seed)
+        learner, _, clean = blurred(seed=seed)
         (cell,) = learner._noises
-        found.append(learner.released(cell)["sums"][1] - np.sum(of_label_one, axis=0))
+        found.append(learner.released(cell)["sums"][1] - np.sum(clean, axis=0)[1])
     of = learner._streams[39].factorisation
     assert np.std(found) == pytest.approx(learner._stds[0] * of.sensitivity() * of.prefix_noise[-1], rel=0.2)
 

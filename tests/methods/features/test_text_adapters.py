@@ -18,7 +18,7 @@ from dpcl_core.data.texts import Texts
 from dpcl_core.events import CellFinished, References, of_kind
 from dpcl_core.methods.features import adapters, params, side_by_side
 from dpcl_core.spec import RunSpec
-from tests.methods.features.test_adapters import summed, sums_of_a_loop
+from tests.methods import clipped_sums
 from tests.support.asserting import refuses
 
 TEXTS = (
@@ -79,9 +79,7 @@ def moved(network: adaptable.Network, kind: adapters.Kind) -> adapters.Adapted:
 
 
 def sums_differ(network: adaptable.Network, kind: adapters.Kind) -> bool:
-    states, module = kept(network), moved(network, kind)
-    clip, expected = sums_of_a_loop(module, states, LABELS)
-    return not torch.allclose(summed(module, clip, states, LABELS, 5), expected, rtol=0, atol=1e-10)
+    return not clipped_sums.of_adapter(moved(network, kind), kept(network), LABELS, 5).equals_loop(1e-10)
 
 
 @pytest.mark.parametrize("kind", ["lora", "film", "all"])

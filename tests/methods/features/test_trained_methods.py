@@ -21,6 +21,7 @@ from dpcl_core.privacy import gaussian, noise
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.stream import Examples, Task
 from dpcl_core.spec import Cell, RunSpec
+from tests.methods import training
 from tests.methods.training import public_context
 from tests.support.tiers import quick
 from tests.support.watching import watched
@@ -51,12 +52,7 @@ def tasks(n_tasks: int = 2, disturb: int | None = None) -> list[Task]:
 
 
 def learned(run: RunSpec, stream: Sequence[Task]) -> tuple[Learner, dict[Cell, Ledger]]:
-    cells = list(run.cells())
-    learner = methods.maker(run.method)(run, cells, public_context(SIZE, N_CLASSES, PER_TASK * len(stream), len(stream)))
-    ledgers = {cell: Ledger(run.privacy.delta, "add-remove", "once") for cell in cells}
-    for task in stream:
-        assert all(progress.total >= progress.done for progress in learner.learn(dict.fromkeys(run.seeds, task), ledgers))
-    return learner, ledgers
+    return training.learned(run, stream, public_context(SIZE, N_CLASSES, PER_TASK * len(stream), len(stream)))
 
 
 Trainings = list[tuple[Schedule, noise.Batches]]
@@ -159,13 +155,6 @@ def test_the_naive_model_carries_the_first_task_into_the_second() -> None:
     assert (plain.scores(0, second)["argmax"] != turned.scores(0, second)["argmax"]).any()
 
 
-@pytest.mark.parametrize("labels", ["prior", "prior-const", "data"])
-def test_ensemble_members_know_the_labels_of_their_list(labels: str) -> None:
-    learner, _ = learned(spec("peft-ensemble", labels=labels), tasks()[:1])
-    known = np.isfinite(learner.scores(0, tasks()[1])["argmax"]).all(axis=(0, 1))
-    assert known.tolist() == ([True] * 4 if labels == "prior-const" else [True, True, False, False])
-
-
 def test_without_sampling_the_ledger_of_the_ensemble_is_the_closed_form() -> None:
     """Ten noisy steps on everyone are one Gaussian release; a person in both tasks is in two of them."""
     run = spec("peft-ensemble", params={"epochs": 10, "sample_rate": 1.0}, privacy={"epsilons": [1.0], "noise": "seeded"})
@@ -192,10 +181,7 @@ def test_released_at_every_task_the_first_examples_are_paid_for_every_time(relea
 def test_the_non_cl_model_has_learned_all_tasks_and_waits_where_it_is_released_once() -> None:
     run = spec("non-cl", params={"epochs": 60, "sample_rate": 0.5, "release": "once", "learning_rate": 0.1})
     stream = tasks()
-    cells = list(run.cells())
-    learner = methods.maker("non-cl")(run, cells, public_context(SIZE, N_CLASSES, 2 * PER_TASK, 2))
-    ledgers = {cell: Ledger(run.privacy.delta, "add-remove", "once") for cell in cells}
-    list(learner.learn({0: stream[0]}, ledgers))
+    learner, ledgers = training.learned(run, stream[:1], public_context(SIZE, N_CLASSES, 2 * PER_TASK, 2))
     assert learner.scores(0, stream[0]) == {}
     assert not ledgers[Cell(1.0, 0)].entries
     list(learner.learn({0: stream[1]}, ledgers))

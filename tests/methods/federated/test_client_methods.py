@@ -18,7 +18,7 @@ from dpcl_core.privacy import card_document, cslr_accounting, gaussian, noise, s
 from dpcl_core.privacy.accounting import Pld, subsampled_gaussian
 from dpcl_core.privacy.guarantee import guarantee
 from dpcl_core.privacy.ledger import HEAD, REPLAY, Ledger, ledger_entries
-from dpcl_core.scenarios.stream import Examples, TaskStream
+from dpcl_core.scenarios.stream import Examples, Task, TaskStream
 from tests.methods.training import taught
 from tests.support import asserting, clients, planned
 from tests.support.tiers import of_methods
@@ -143,11 +143,12 @@ def test_stat_share_is_a_list_of_one_entry() -> None:
 
 def changed(of: TaskStream, random: np.random.Generator) -> TaskStream:
     """The same stream with other private rows and labels."""
-    tasks = []
-    for task in of.tasks:
+
+    def drawn(task: Task) -> Examples:
         rows = random.standard_normal((len(task.train), clients.WIDTH)).astype(np.float32)
-        tasks.append(replace(task, train=Examples(rows, task.train.labels, task.train.users)))
-    return replace(of, tasks=tuple(tasks))
+        return Examples(rows, task.train.labels, task.train.users)
+
+    return clients.with_rows(of, drawn)
 
 
 def test_the_server_s_head_is_a_function_of_the_releases_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -188,21 +189,15 @@ def test_nothing_of_a_client_reaches_what_is_told_of_data_that_no_page_shows(dat
 
 
 def test_an_empty_client_and_one_with_a_single_class_take_part_like_any_other() -> None:
-    tasks = []
-    for task in OF.tasks:
-        users = task.train.users
-        assert users is not None
-        keep = users != 3  # a client without a row at all
-        keep &= (users != 5) | (task.train.labels == 0)  # and one with a class alone
-        tasks.append(replace(task, train=task.train.take(np.flatnonzero(keep))))
+    """Client 3 has no rows, client 5 those of one class."""
+    of = clients.kept(OF, lambda task: (task.train.users != 3) & ((task.train.users != 5) | (task.train.labels == 0)))
     for method in CLIENT_METHODS:
-        accuracies = clients.run(clients.small(method), replace(OF, tasks=tuple(tasks)), PUBLIC)[1]
+        accuracies = clients.run(clients.small(method), of, PUBLIC)[1]
         assert all(0 <= value <= 1 for values in accuracies.values() for value in values)
 
 
 def test_a_task_without_any_rows_releases_noise_like_any_other() -> None:
-    first = OF.tasks[0]
-    of = replace(OF, tasks=(replace(first, train=first.train.take(np.zeros(0, dtype=np.int64))), *OF.tasks[1:]))
+    of = clients.kept(OF, lambda task: np.full(len(task.train), task.index > 0))
     for method in ("cslr-server-head", "cslr-central", "label-means", "dp-fedavg"):
         (ledger,) = clients.run(clients.small(method), of, PUBLIC)[0].values()
         assert ledger.epsilon() == pytest.approx(4.0, rel=0.02)

@@ -231,6 +231,10 @@ def covariances(kind: str) -> np.ndarray:
     return {"shared": FULL, "own": one_each, "diagonal": np.diagonal(one_each, axis1=1, axis2=2)[:, None, :]}[kind]
 
 
+def spread_of(kind: str, place: int) -> np.ndarray:
+    return FULL if kind == "shared" else covariances("own")[place] * (np.eye(3) if kind == "diagonal" else 1)
+
+
 def of(kind: str, weights: tuple[float, float] = (0.3, 0.7)) -> Replay:
     return Replay(np.array(weights), MEANS, covariances(kind), OF_LABELS)
 
@@ -242,11 +246,8 @@ def test_samples_have_the_moments_of_their_components(kind: str) -> None:
     assert (z.dtype, y.dtype, k.dtype) == (np.float32, np.float32, np.int64)
     assert (k == 0).mean() == pytest.approx(0.3, abs=6 * np.sqrt(0.21 / 40_000))
     assert (y == OF_LABELS.astype(np.float32)[k]).all()
-    spreads = covariances(kind)
     for place in range(2):
-        own = z[k == place]
-        spread = FULL if kind == "shared" else spreads[place]
-        spread = np.diag(spread[0]) if kind == "diagonal" else spread
+        own, spread = z[k == place], spread_of(kind, place)
         assert own.mean(axis=0) == pytest.approx(MEANS[place], abs=6 * np.sqrt(spread.max() / len(own)))
         assert np.cov(own, rowvar=False) == pytest.approx(spread, abs=0.05 * spread.max())
 
@@ -271,7 +272,7 @@ def test_joined_parts_weigh_the_same(kind: str) -> None:
     assert both.weights == pytest.approx([0.15, 0.35, 0.125, 0.375])
     assert (both.means == np.tile(MEANS, (2, 1))).all()
     z, _, k = both.sample(20_000, np.random.default_rng(5))
-    spread = {"shared": FULL, "own": covariances("own")[1], "diagonal": np.diag(covariances("diagonal")[1, 0])}[kind]
+    spread = spread_of(kind, 1)
     assert np.cov(z[k == 3], rowvar=False) == pytest.approx(spread, abs=0.08 * spread.max())
 
 

@@ -1,17 +1,17 @@
 """Answers against sequences read one by one, and the exposure of codes against its definition."""
 
 import math
+import re
 from collections.abc import Sequence
 
 import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from dpcl_core.data.texts import Canary
 from dpcl_core.methods.language import evaluation, public_text
-from dpcl_core.methods.language.public_text import Ranked, answer_ids, epsilon_at_least, leaks, prompted, ranked, template
+from dpcl_core.methods.language.public_text import Ranked, answer_ids, epsilon_at_least, leaks, prompted, ranked
 from dpcl_core.spec import Cell, PrivacySpec
 from tests.methods.language import tiny
 from tests.support.asserting import refuses
@@ -21,13 +21,6 @@ NAME = "pets"
 
 
 LETTERS = tiny.Letters()
-
-
-def logits_one_by_one(net: tiny.Adapted, string: str, answer: list[int]) -> Tensor:
-    """From the last token of one prompt on, without padding, cache, or anything shared."""
-    ids = [LETTERS.bos, *LETTERS.encode(string)[0][:16], *LETTERS.encode(template(NAME))[0]]
-    with torch.no_grad():
-        return net.model(input_ids=torch.tensor([ids + answer])).logits[0, len(ids) - 1 :]
 
 
 def scored(net: tiny.Adapted, strings: Sequence[str], labels: Sequence[int], rule: str = "whole") -> NDArray[np.float32]:
@@ -42,7 +35,7 @@ def test_ranking_equals_reading_every_pair_alone(rows: int, monkeypatch: pytest.
     assert np.isneginf(found[:, 1]).all()  # not in the task's list
     for label in (0, 2):
         answer = answer_ids(LETTERS, tiny.CLASSES[label])
-        logits = [logits_one_by_one(net, string, answer).log_softmax(-1) for string in tiny.STRINGS]
+        logits = [tiny.logits_behind(net, string, answer).log_softmax(-1) for string in tiny.STRINGS]
         expected = [sum(float(own[k, token]) for k, token in enumerate(answer)) for own in logits]
         np.testing.assert_allclose(found[:, label], expected, rtol=0, atol=1e-4)
 
@@ -55,7 +48,7 @@ def test_no_texts_and_no_labels() -> None:
 def greedy_one_by_one(net: tiny.Adapted, string: str, most: int) -> list[int]:
     written: list[int] = []
     for _ in range(most):
-        written.append(int(logits_one_by_one(net, string, written)[-1].argmax()))
+        written.append(int(tiny.logits_behind(net, string, written)[-1].argmax()))
     return written
 
 
@@ -196,16 +189,10 @@ class Pairs(tiny.Letters):
     size = tiny.Letters.size + 100
 
     def encode(self, string: str) -> tuple[list[int], list[tuple[int, int]]]:
-        ids, offsets, place = [], [], 0
-        while place < len(string):
-            two = string[place : place + 2]
-            if len(two) == 2 and two.isdigit():
-                ids.append(tiny.Letters.size + int(two))
-            else:
-                two = string[place]
-                ids.append(super().encode(two)[0][0])
-            offsets.append((place, place + len(two)))
-            place += len(two)
+        ids, offsets = [], []
+        for found in re.finditer(r"\d\d|.", string):
+            ids += [tiny.Letters.size + int(found[0])] if len(found[0]) == 2 else super().encode(found[0])[0]
+            offsets.append(found.span())
         return ids, offsets
 
 

@@ -13,13 +13,10 @@ from torch import Tensor
 from dpcl_core import paths
 from dpcl_core.backbones import causal, plain_language
 from dpcl_core.data.texts import PADDING, PLANES, TOKEN
-from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.language import lazy_learner, public_text
-from dpcl_core.privacy.ledger import Ledger
-from dpcl_core.scenarios.catalog import SourceIncremental
 from dpcl_core.scenarios.stream import Examples, Task
-from dpcl_core.spec import Cell, DataSpec, PrivacySpec, RunSpec, validated
 from tests.backbones import language_models
+from tests.methods import pecl_small
 from tests.methods.language import tiny
 from tests.methods.training import public_context
 from tests.support.tiers import quick
@@ -56,15 +53,8 @@ def trained(method: str, epsilon: float, **params: object) -> tuple[Tensor, np.n
     given = {"length": LENGTH, "epochs": 3, "batch_size": 8, "lora_rank": 2, "layers": 1, "adapts": "all", **params}
     is_local = params.get("mechanism") == "fn" or params.get("mode") == "local"
     adjacency = "replace" if is_local else "add-remove"
-    spec = RunSpec(
-        method=method, params=validated(methods.card(method).params, given), labels="prior", scenario=SourceIncremental(),
-        data=DataSpec(dataset="pecl-six", backbone=BACKBONE), seeds=(0,),
-        privacy=PrivacySpec(epsilons=(epsilon,), delta=1e-3, adjacency=adjacency, noise="seeded"),
-    )  # fmt: skip
-    cell, ledger = Cell(epsilon, 0), Ledger(1e-3, adjacency, "once")
-    learner = methods.maker(method)(spec, [cell], public_context(0, 4, 2 * N, 2, classes=CLASSES))
-    for index in range(2):
-        list(learner.learn({0: task(index)}, {cell: ledger}))
+    spec = pecl_small.spec(method, epsilon, adjacency, backbone=BACKBONE, **given)
+    learner, *_ = pecl_small.trained(spec, [task(0), task(1)], public_context(0, 4, 2 * N, 2, classes=CLASSES))
     return tiny.weights(learner._model.net), learner.scores(0, task(0))["rank"], learner
 
 

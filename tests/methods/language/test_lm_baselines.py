@@ -8,7 +8,6 @@ import dp_accounting as dp
 import numpy as np
 import pytest
 import torch
-from scipy.stats import chi2
 from torch import Tensor
 
 from dpcl_core.backbones import causal, plain_language
@@ -20,11 +19,11 @@ from dpcl_core.methods.language.lazy_learner import LazyLearner
 from dpcl_core.methods.language.training import Descent, private_steps, task_loss
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import Batches, noise_of
-from dpcl_core.scenarios.catalog import SourceIncremental
 from dpcl_core.scenarios.stream import Examples, Task
-from dpcl_core.spec import Cell, PrivacySpec, RunSpec, validated
+from dpcl_core.spec import Cell, RunSpec
+from tests.methods import pecl_small
 from tests.methods.language import tiny
-from tests.methods.training import public_context
+from tests.methods.training import public_context, spreads
 from tests.support.tiers import quick
 
 NAMES = ("lm-seqft", "lm-er", "lm-ewc", "lm-gem", "lm-olora", "lm-mtl")
@@ -61,29 +60,18 @@ def known(n_tasks: int = N_TASKS) -> method.PublicContext:
 
 def spec(name: str, epsilon: float, **params: object) -> RunSpec:
     given = {"length": LENGTH, "epochs": 2, "batch_size": 8, "lora_rank": 3, "lora_alpha": 6, "eval": "whole", **params}
-    adjacency = "replace" if params.get("mechanism") == "fn" else "add-remove"
-    return RunSpec(
-        method=name, params=validated(methods.card(name).params, given), labels="prior", scenario=SourceIncremental(),
-        privacy=PrivacySpec(epsilons=(epsilon,), delta=1e-3, adjacency=adjacency, noise="seeded"), seeds=(0,)
-    )
+    return pecl_small.spec(name, epsilon, "replace" if params.get("mechanism") == "fn" else "add-remove", **given)
 
 
 def trained(name: str, epsilon: float, tasks: Sequence[Task] | None = None, **params: object) -> tuple[LazyLearner, Ledger]:
     """A learner that has been through these tasks (all three), and its ledger."""
-    made, cell = spec(name, epsilon, **params), Cell(epsilon, 0)
     tasks = [task(index) for index in range(N_TASKS)] if tasks is None else tasks
-    learner, ledger = methods.maker(name)(made, [cell], known(len(tasks))), book(made.privacy.adjacency)
-    for one in tasks:
-        list(learner.learn({0: one}, {cell: ledger}))
+    learner, ledger, _ = pecl_small.trained(spec(name, epsilon, **params), tasks, known(len(tasks)))
     return learner, ledger
 
 
 def weights(learner: LazyLearner) -> Tensor:
     return tiny.weights(learner._model.net)
-
-
-def plan_of(asked: RunSpec, n_tasks: int = N_TASKS) -> baseline.Plan:
-    return baseline.Plan(asked.params, asked.privacy, method.PublicSizes(N * n_tasks, n_tasks, len(CLASSES)))
 
 
 def book(adjacency: str = "add-remove") -> Ledger:
@@ -215,12 +203,10 @@ def test_what_gem_turns_by_has_the_noise_that_is_charged_for_it(monkeypatch: pyt
     asked = spec("lm-gem", 8.0, epochs=4)
     model = gem.Gem(asked, Cell(8.0, 0), known(2))
     through(model, *(replace(one, train=one.train.take(np.zeros(0, np.int64))) for one in (task(0), task(1))))
-    std = plan_of(asked, 2).noises(8.0).references * asked.params.clip_norm * (1 + dpsgd.ROUNDING) / asked.params.kept(N)
-    everything = torch.cat(drawn).double()
-    statistic = float(everything.square().sum()) / std**2
-    low, high = chi2.ppf([5e-7, 1 - 5e-7], len(everything))
-    assert low < statistic < high
-    assert not low < statistic * 0.9**2 < high
+    noise = baseline.Plan(asked.params, asked.privacy, method.PublicSizes(N * 2, 2, len(CLASSES))).noises(8.0).references
+    std = noise * asked.params.clip_norm * (1 + dpsgd.ROUNDING) / asked.params.kept(N)
+    everything = torch.cat(drawn).numpy()
+    assert [spreads(0.9**power * everything, std) for power in (0, 1)] == [True, False]
     assert len({reference.numpy().tobytes() for reference in drawn}) == len(drawn) > 1  # fresh for every step
 
 
@@ -279,11 +265,10 @@ def test_earlier_adapters_stay_and_all_are_asked() -> None:
 @pytest.mark.parametrize(("mechanism", "steps"), [("fn", [2 * 1, 2 * 5]), ("dp-sgd", [2 * 3, 2 * 3])])
 def test_steps_on_copies_are_passes_over_the_task_itself(mechanism: str, steps: list[int]) -> None:
     """From public nominal sizes, 8 and 40 texts in batches of 8; under DP-SGD every task has those of one of mean size."""
-    made, cell = spec("lm-seqft", 8.0, mechanism=mechanism), Cell(8.0, 0)
-    learner = methods.maker("lm-seqft")(made, [cell], replace(known(2), source_sizes={"t0": 8, "t1": 40}))
-    ledger = book(made.privacy.adjacency)
-    said = [[*of_kind(learner.learn({0: one}, {cell: ledger}), Progress)] for one in (task(0), task(1))]
-    assert [progress[-1].total for progress in said] == steps
+    sizes = replace(known(2), source_sizes={"t0": 8, "t1": 40})
+    _, _, said = pecl_small.trained(spec("lm-seqft", 8.0, mechanism=mechanism), [task(0), task(1)], sizes)
+    ended = [one.total for one in of_kind(said, Progress) if one.done == one.total and one.phase == "training"]
+    assert ended == steps
 
 
 def test_copies_alone_are_trained_on() -> None:

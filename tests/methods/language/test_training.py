@@ -11,6 +11,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 from scipy.optimize import minimize
+from scipy.special import log_softmax
 from torch import Tensor, nn
 
 from dpcl_core import errors, spec
@@ -21,7 +22,7 @@ from dpcl_core.methods.language import evaluation, ewc, gem, olora, training
 from dpcl_core.methods.language import gradients as of_texts
 from dpcl_core.methods.language.adapted_model import TrainingInputs, join_texts
 from dpcl_core.methods.language.gradients import Batch, Forks, Gradients, batch_of, log_probs
-from dpcl_core.methods.language.public_text import ANSWER, PAD, TEXT, Prompted, answer_ids, prompted, template
+from dpcl_core.methods.language.public_text import ANSWER, PAD, TEXT, Prompted, answer_ids, prompted
 from dpcl_core.methods.language.training import Descent, plain_steps, private_steps, task_loss
 from dpcl_core.privacy.noise import Batches, SeededNoise
 from tests.backbones import language_models
@@ -168,18 +169,15 @@ def scores(net: tiny.Adapted, own: Forks, classes: tuple[str, ...] = CLASSES) ->
 
 def one_by_one(net: tiny.Adapted, string: str, prior: dict[tuple[int, ...], NDArray[np.float64]]) -> list[float]:
     """Each label's log-likelihood: at every token of its name, among all tokens that continue some name from there."""
-    ids = [LETTERS.bos, *LETTERS.encode(string)[0][:16], *LETTERS.encode(template(NAME))[0]]
     found = []
     for name in NAMES:
         total = 0.0
         for place, token in enumerate(name):
             path = tuple(name[:place])
             following = sorted({other[place] for other in NAMES if tuple(other[:place]) == path and len(other) > place})
-            with torch.no_grad():
-                logits = net.model(input_ids=torch.tensor([ids + name[:place]])).logits[0, -1, following].numpy()
-            logits = logits - prior.get(path, np.zeros(len(following)))
-            chances = np.exp(logits - logits.max())
-            total += float(np.log(chances / chances.sum())[following.index(token)])
+            logits = tiny.logits_behind(net, string, name[:place])[-1, following].numpy()
+            chances = log_softmax(logits - prior.get(path, np.zeros(len(following))))
+            total += float(chances[following.index(token)])
         found.append(total)
     return found
 

@@ -13,6 +13,7 @@ from dpcl_core.data.texts import PADDING, PLANES, STOP, TOKEN
 from dpcl_core.methods.language import gradients, public_text
 from dpcl_core.methods.language.gradients import log_probs as log_probs
 from dpcl_core.methods.language.public_text import prompted as prompted
+from tests.methods.clipped_sums import row as row
 
 CLASSES = ("bad", "good", "worse")
 _LETTERS = " abcdefghijklmnopqrstuvwxyz:\n0123456789"
@@ -59,12 +60,12 @@ def encoded(strings: Sequence[str], length: int = 16) -> NDArray[np.int32]:
     """Texts as the reader gives them; every token of the word "the" is a stop word's."""
     found = np.zeros((len(strings), length, PLANES), np.int32)
     found[:, :, TOKEN] = PADDING
-    for row, string in enumerate(strings):
+    for place, string in enumerate(strings):
         ids = Letters().encode(string)[0][:length]
-        found[row, : len(ids), TOKEN] = ids
+        found[place, : len(ids), TOKEN] = ids
         for start in range(len(string)):
             if string[start : start + 3] == "the" and start + 3 <= length:
-                found[row, start : start + 3, STOP] = 1
+                found[place, start : start + 3, STOP] = 1
     return found
 
 
@@ -81,8 +82,17 @@ def batch(rows: NDArray[np.int64] = ALL) -> gradients.Batch:
     return gradients.batch_of(texts(), rows, "cpu")
 
 
-def row(parts: Sequence[Tensor]) -> Tensor:
-    return torch.cat([part.reshape(-1) for part in parts])
+def logits_behind(net: Adapted, string: str, answer: list[int]) -> Tensor:
+    """From the last token of one prompt on, without padding, cache, or anything shared."""
+    ids = [Letters.bos, *Letters().encode(string)[0][:16], *Letters().encode(public_text.template("pets"))[0]]
+    with torch.no_grad():
+        return net.model(input_ids=torch.tensor([ids + answer])).logits[0, len(ids) - 1 :]
+
+
+def gradient(net: Adapted, place: int, loss: gradients.TextLoss) -> Tensor:
+    """Of one text's loss, without padding, by autograd."""
+    alone = batch(ALL[place : place + 1])
+    return row(torch.autograd.grad(loss.of(log_probs(net, alone), alone).sum(), list(net.trainable().values())))
 
 
 def weights(net: Adapted) -> Tensor:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 from collections import Counter
@@ -18,11 +17,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from dpcl_core import checks, cli, engine, events, metrics
+from dpcl_core import checks, engine, events, metrics
 from dpcl_core.data import load
 from dpcl_core.data.dataset import Form
 from dpcl_core.errors import BadInput, Diverged
-from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.method import PublicContext
 from dpcl_core.methods.lifelong import agem, dp_agem, nets, odometer
 from dpcl_core.methods.lifelong.odometer import Noises, Plan
@@ -34,8 +32,9 @@ from dpcl_core.privacy.statement import guarantee_words
 from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.scenarios.stream import Examples, Table, Task
 from dpcl_core.spec import Cell, PrivacySpec, Recurrence, RunSpec
-from tests.methods.training import public_context, taught
-from tests.support.asserting import refuses
+from tests.methods import training
+from tests.methods.training import public_context
+from tests.support.asserting import document_of, refuses
 from tests.support.tiers import quick
 from tests.support.watching import watched
 
@@ -183,23 +182,11 @@ def test_with_an_output_for_each_task_only_its_classes_compete_and_learn() -> No
     before = learner.net.head.weight.detach().clone()
     learner.go([second])
     assert torch.equal(learner.memory[0].columns, torch.tensor([0, 1]))
-    shown = [np.isfinite(learner.scores(0, task)["argmax"]).all(axis=(0, 1)).tolist() for task in (first, second)]
-    assert shown == [[True, True, False, False], [False, False, True, True]]
     alone = Watched(spec({"head": "per-task", "projection": "never"}, labels="prior"), 2).go([first])
     assert torch.equal(alone.net.head.weight[:2], before[:2])
     alone.go([second])
     assert torch.equal(alone.net.head.weight[:2], before[:2]), "a task without replays leaves the others' outputs alone"
     assert not torch.equal(alone.net.head.weight[2:], before[2:])
-
-
-@pytest.mark.parametrize("labels", ["prior-const", "prior"])
-def test_a_shared_output_knows_the_labels_of_the_lists_so_far(labels: str) -> None:
-    first, second = tasks(2)
-    learner = Watched(spec(labels=labels), 2).go([first])
-    early = np.isfinite(learner.scores(0, first)["argmax"]).all(axis=(0, 1)).tolist()
-    assert early == ([True] * 4 if labels == "prior-const" else [True, True, False, False])
-    learner.go([second])
-    assert np.isfinite(learner.scores(0, first)["argmax"]).all()
 
 
 def test_examples_of_labels_outside_the_public_list_change_nothing() -> None:
@@ -212,17 +199,6 @@ def test_examples_of_labels_outside_the_public_list_change_nothing() -> None:
 
 
 # Beside its relatives, and on real pictures.
-
-
-def test_l2dp_ml_without_noise_on_the_same_loss_is_a_gem_exactly() -> None:
-    """Check 12 of the specification card: nothing but noise and polynomials is between the two."""
-    streams, settings = tasks(3), {"scope": "per-block", "learning_rate": 0.05}
-    plain = Watched(spec(settings), 3).go(streams)
-    run = spec({**settings, "losses": "softmax", "encoder_weight": 0.0, "output_norm_cap": 0.0}, method="l2dp-ml")
-    other = methods.maker("l2dp-ml")(run, [CELL], public_context(N_INPUTS, N_CLASSES, 3 * PER_TASK, 3, form=TINY))
-    taught(other, run, streams)
-    for task in streams:
-        np.testing.assert_array_equal(plain.scores(0, task)["argmax"], other.scores(0, task)["argmax"])
 
 
 def pooled_mnist(per_class: int, tested: int) -> Table:
@@ -294,13 +270,7 @@ def known(n_tasks: int, recurrence: Recurrence = "once", n_people: int | None = 
 def learned(
     run: RunSpec, tasks: Sequence[Task], facts: PublicContext | None = None
 ) -> tuple[dp_agem.DpAgem, dict[Cell, Ledger]]:
-    facts = facts or known(len(tasks))
-    learner = dp_agem.make_learner(run, list(run.cells()), facts)
-    ledgers = {cell: Ledger(DELTA, run.privacy.adjacency, facts.recurrence) for cell in run.cells()}
-    for task in tasks:
-        for progress in learner.learn(dict.fromkeys(run.seeds, task), ledgers):
-            assert 0 < progress.done <= progress.total
-    return learner, ledgers
+    return training.learned(run, tasks, facts or known(len(tasks)))
 
 
 def weights(learner: dp_agem.DpAgem, cell: Cell) -> Tensor:
@@ -317,8 +287,7 @@ def test_without_noise_on_whole_tasks_it_is_a_gem(projection: str, scope: str) -
     run = dp_spec({**whole, **common}, privacy={"epsilons": [math.inf]})
     ours, _ = learned(run, tasks)
     plain = replace(run, method="agem", params=BatchParams(batch_size=N_EACH, epochs=5, **common))  # type: ignore[arg-type]
-    theirs = agem.make_learner(plain, list(plain.cells()), known(2))
-    taught(theirs, plain, tasks)
+    theirs, _ = training.learned(plain, tasks, known(2))
     for task in tasks:
         np.testing.assert_allclose(ours.scores(0, task)["argmax"], theirs.scores(0, task)["argmax"], rtol=0, atol=2e-4)
         assert np.abs(ours.scores(0, task)["argmax"]).max() > 0.2
@@ -335,15 +304,11 @@ def test_the_ledger_is_the_composition_made_by_hand(budget: str, recurrence: Rec
     def step(noise: float) -> dp.DpEvent:
         return dp.PoissonSampledDpEvent(0.5, dp.GaussianDpEvent(noise))
 
-    expected = [
-        (0, (0,), dp.SelfComposedDpEvent(step(noises.first), 4)),
-        (1, (1,), dp.SelfComposedDpEvent(step(noises.later), 4)),
-        (1, (0,), dp.SelfComposedDpEvent(step(noises.later), 4)),
-        (2, (2,), dp.SelfComposedDpEvent(step(noises.later), 4)),
-        (2, (0,), dp.SelfComposedDpEvent(step(noises.later), 2)),
-        (2, (1,), dp.SelfComposedDpEvent(step(noises.later), 2)),
+    of_task, first = (noises.first, noises.later, noises.later), (noises.first, 4)
+    uses = [(0, 0, 4), (1, 1, 4), (1, 0, 4), (2, 2, 4), (2, 0, 2), (2, 1, 2)]  # the task, whose data, steps
+    assert [(entry.task, entry.people_of, entry.event) for entry in book.entries] == [
+        (task, (person,), dp.SelfComposedDpEvent(step(of_task[task]), count)) for task, person, count in uses
     ]
-    assert [(entry.task, entry.people_of, entry.event) for entry in book.entries] == expected
 
     def total(*counts: tuple[float, int]) -> float:
         accountant = dp.pld.PLDAccountant(value_discretization_interval=1e-3)
@@ -352,16 +317,11 @@ def test_the_ledger_is_the_composition_made_by_hand(budget: str, recurrence: Rec
         return float(accountant.get_epsilon(DELTA))
 
     if recurrence == "every":
-        assert book.epsilon() == pytest.approx(total((noises.first, 4), (noises.later, 16)), rel=1e-3)
+        assert book.epsilon() == pytest.approx(total(first, (noises.later, 16)), rel=1e-3)
     else:
-        by_hand = {
-            "people of task 1": total((noises.first, 4), (noises.later, 6)),
-            "people of task 2": total((noises.later, 6)),
-            "people of task 3": total((noises.later, 4)),
-        }
-        assert book.by_people() == pytest.approx(by_hand, rel=1e-3)
-        own = {0: total((noises.first, 4)), 1: total((noises.later, 4)), 2: total((noises.later, 4))}
-        assert book.by_task() == pytest.approx(own, rel=1e-3)
+        lives = [total(first, (noises.later, 6)), total((noises.later, 6)), total((noises.later, 4))]
+        assert book.by_people() == pytest.approx({f"people of task {k + 1}": life for k, life in enumerate(lives)}, rel=1e-3)
+        assert book.by_task() == pytest.approx({0: total(first), 1: lives[2], 2: lives[2]}, rel=1e-3)
     assert pytest.approx(odometer.worst_epsilon(model._public, noises, model._turns), rel=1e-6) == book.epsilon() <= 4.0
     assert budget == "per-task" or book.epsilon() > 3.98
 
@@ -504,20 +464,6 @@ def test_a_capped_life_ends_within_the_cap_and_the_others_go_on() -> None:
     assert free["people of task 1"] > cap >= capped["people of task 1"] > 0.9 * cap
     assert capped["people of task 2"] > free["people of task 2"]  # takes turns that the retired sample left
     assert capped["people of task 3"] == free["people of task 3"]
-
-
-@pytest.mark.parametrize(("labels", "head", "competing"), [
-    ("prior-const", "shared", [True] * 4),
-    ("prior", "shared", [True, True, False, False]),
-    ("prior", "per-task", [True, True, False, False]),
-])  # fmt: skip
-def test_labels_that_do_not_compete_have_no_score(labels: str, head: str, competing: list[bool]) -> None:
-    tasks = dp_tasks(2)
-    learner, _ = learned(dp_spec({"head": head}, labels=labels), tasks[:1], known(2))
-    assert np.isfinite(learner.scores(0, tasks[0])["argmax"]).all(axis=(0, 1)).tolist() == competing
-    learner, _ = learned(dp_spec({"head": head}, labels=labels), tasks)
-    second = np.isfinite(learner.scores(0, tasks[1])["argmax"]).all(axis=(0, 1)).tolist()
-    assert second == ([False, False, True, True] if head == "per-task" else [True] * 4)
 
 
 def test_without_noise_and_with_little_of_it_a_task_is_learned() -> None:
@@ -733,8 +679,7 @@ def test_one_image_in_all_permuted_tasks_pays_for_all_of_them() -> None:
 def test_the_attack_is_run_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "spec.toml"
     path.write_text(checks.to_toml(checks.parse({**IN_RUNS, "privacy": {"epsilons": [8.0]}})), encoding="utf-8")
-    assert cli.main(["audit", str(path), "--trials", "1000", "--json"]) == 0
-    audits = json.loads(capsys.readouterr().out)["audits"]
+    audits = document_of(capsys, "audit", str(path), "--trials", "1000")["audits"]
     assert max(found["audited_lower_bound"] for found in audits) > 0.2
     assert all(found["audited_lower_bound"] < found["accounted_epsilon"] <= 8.0 for found in audits)
     assert {found["through"] for found in audits} == {"learner"}
