@@ -168,4 +168,5 @@ def _shown(value: object) -> str:
         text = value if isinstance(value, str) else repr(value)
     except (RecursionError, ValueError):  # tables inside tables, a number of thousands of digits
         text = f"a {type(value).__name__} too large to show"
+    text = " ".join(text.splitlines())  # a value must not break the one line of its sentence
     return text if len(text) <= 80 else text[:77] + "..."

@@ -13,7 +13,7 @@ from dpcl_core.spec import RunSpec
 
 # Numbers as printed: `assets/published/PAPER.csv`, one row per number, uncorrected.
 #
-# All code that needs such a number reads it here: no module holds a copy (`tests/test_published.py`).
+# All code that needs such a number reads it here: no module holds a copy (`tests/test_house.py`).
 
 
 _PERCENT = {"_percent": 1.0, "_pct": 1.0, "_frac": 100.0, "_fraction": 100.0}  # by the end of a metric's name

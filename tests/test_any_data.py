@@ -23,7 +23,7 @@ from dpcl_core.events import CellFinished, References, of_kind
 from dpcl_core.methods import catalog as methods
 from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.spec import LABELS
-from tests.data.making import write
+from tests.data.making import put, write
 from tests.support.asserting import document_of, refusal_of
 
 MARGIN = 0.1  # over chance: ten points of a hundred, or of the F1 of names
@@ -134,11 +134,10 @@ def names(folder: Path, split: str, labels: list[int], random: np.random.Generat
 
 
 def cells(folder: Path, split: str, labels: list[int], random: np.random.Generator) -> None:
-    folder.mkdir(exist_ok=True)
     columns = [f"n{place}" for place in range(6)]
-    (folder / "schema.toml").write_text("".join(f"[features.{one}]\nlow = -1\nhigh = 1\n" for one in columns))
+    put(folder / "schema.toml", "".join(f"[features.{one}]\nlow = -1\nhigh = 1\n" for one in columns))
     rows = [dict(zip(columns, values(random, label, 6).tolist(), strict=True)) | {"label": f"c{label}"} for label in labels]
-    (folder / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    put(folder / f"{split}.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
 
 
 def vectors(folder: Path, split: str, labels: list[int], random: np.random.Generator) -> None:

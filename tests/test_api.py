@@ -23,6 +23,7 @@ from dpcl_core.page import Page
 from dpcl_core.privacy import card
 from dpcl_core.results import FIGURES
 from dpcl_core.runs.store import Store
+from tests.data.making import npz
 from tests.support.asserting import excludes, includes, refuses
 
 pytestmark = pytest.mark.usefixtures("home")
@@ -235,11 +236,9 @@ def test_texts_and_embeddings_are_taken_in(home: Path, monkeypatch: pytest.Monke
     lines = [f"{' '.join(draw.choices(WORDS[3 * (k % 2) :][:3], k=5))} {k},{kinds[k % 2]}" for k in range(400)]
     found = answer(Page().own("t.csv", ("text,label\n" + "\n".join(lines)).encode(), "{}", None))
     assert (found["roles"]["text"], found["classes"]) == ("text", ["money", "sport"])
-    file = io.BytesIO()
-    np.savez(
-        file, embeddings=np.random.default_rng(0).normal(size=(400, 6)).astype(np.float32), labels=np.array(list("ab" * 200))
-    )
-    assert answer(Page().own("e.npz", file.getvalue(), "{}"))["classes"] == ["a", "b"]
+    vectors = np.random.default_rng(0).normal(size=(400, 6)).astype(np.float32)
+    content = npz(embeddings=vectors, labels=np.array(list("ab" * 200)))
+    assert answer(Page().own("e.npz", content, "{}"))["classes"] == ["a", "b"]
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from dpcl_core.papers import report
 from dpcl_core.papers.paper import Size
 from dpcl_core.site import live
 from dpcl_core.spec import RunSpec
+from tests.data.making import put
 from tests.support.tiers import quick
 from tests.support.waiting import PATIENCE_SECONDS, python
 
@@ -56,9 +57,8 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str, Path]:
     (folder / "SPEC.toml").write_text(checks.to_toml(presets.load("digits-cosine")), encoding="utf-8")
     shutil.copy(folder / "DIR" / "privacy_card.json", folder)
     np.savez(folder / "INPUT.npz", features=np.ones((2, 64), np.float32))
-    (folder / "FOLDER").mkdir()
     for split in ("train", "test"):
-        (folder / "FOLDER" / f"{split}.csv").write_text("text,label\nfine,good\npoor,bad\n", encoding="utf-8")
+        put(folder / "FOLDER" / f"{split}.csv", "text,label\nfine,good\npoor,bad\n")
     rows = "".join(f"{place},{'ab'[place % 2]}\n" for place in range(60))
     (folder / "FILE.csv").write_text(f"size,COLUMN\n{rows}", encoding="utf-8")
     return store, run_id, folder

@@ -29,6 +29,7 @@ from dpcl_core.runs import worker
 from dpcl_core.scenarios.stream import Task
 from dpcl_core.spec import RunSpec
 from tests.classifiers.test_every_method import ALSO as EVERY
+from tests.data.making import put
 from tests.support.asserting import refuses
 from tests.support.replay import Memory
 from tests.support.tiers import of_methods
@@ -263,12 +264,9 @@ def test_a_run_on_own_data_that_were_written_again_is_not_resumed(is_hidden, tmp
     """It is said whether or not a row has changed; where the time of writing is hidden, the rows' keys show it. No label
     changes."""
     monkeypatch.setenv("DPCL_DATA", str(tmp_path))
-    folder = tmp_path / "mine"
-    folder.mkdir()
     rows = [f"{row}.5,{row % 7},{'wxyz'[row % 4]}" for row in range(200)]
-    for part in ("train", "test"):
-        (folder / f"{part}.csv").write_text("\n".join(["a,b,label", *rows]), encoding="utf-8")
-    path = folder / "train.csv"
+    for part in ("test", "train"):
+        path = put(tmp_path / "mine" / f"{part}.csv", "\n".join(["a,b,label", *rows]))
     asked = checks.parse({
         "method": "cosine", "labels": "prior-const", "data": {"dataset": "own:mine", "backbone": "pixels"},
         "scenario": {"kind": "class-incremental", "tasks": 2}, "privacy": {"epsilons": [8.0], "noise": "seeded"},

@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from dpcl_core.privacy import card_document, gaussian
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.spec import Cell, RunSpec
 from tests.support.asserting import refuses
+from tests.support.signatures import ENTRIES, TOLD
 from tests.support.tiers import of_methods, quick
 
 pytestmark = pytest.mark.usefixtures("home")
@@ -221,13 +223,6 @@ SCORED = events.ScoredText(
     (" Grace", "\n", " \u05e9\u05dc\u05d5\u05dd", "\U0001f600"), (0.25, 1.0, 1e-9, 0.5), (-0.154, 0.0, 0.3, 0.1),
     (False, True, False, False), ("NAME", "", "D:city", ""), "neutral",
 )  # fmt: skip
-ENTRIES = events.ListEntries(
-    (0, 1), (0.75, 1.0), ((0.1, -0.2), (0.0, 0.0)), ((3.0, 1.5), (-2.0, 0.0)), (0, -1), (0.9, 0.0), (0.25, None), (2, -1)
-)
-GROUPS = events.Prototypes(
-    ("World", "Sports"), ((0.0, 0.1), (0.2, 0.2)), ((1.0, 1.0), (-1.0, 0.0)), ((0.1, 0.0, 0.1), (0.0, 0.0, 0.0)),
-    ((0.5, -0.2, 0.5), (0.0, 0.0, 0.0)),
-)  # fmt: skip
 ROWS = events.QuantizedRows(2, (0.5,), "eJz7DwABAQEA")
 EVENTS = [
     events.Started(2, ("one", "two"), "Digits", 100, 10),
@@ -247,10 +242,9 @@ EVENTS = [
         Cell(8.0, 0), -1, (0, 1, 16), (1.4, 1.5, 13.3), (1.4, 1.0, 0.0), (0.0, 0.0, 1.0), (0.0, 0.0, 0.5), (10, 5, 5),
         0.0, 0.95,
     ),
-    events.Signatures(
-        Cell(4.0, 13), 1, 0, ENTRIES, GROUPS, (0.5, 0.75), "anchors, centred", {"random": 0.0}, (0.0, 0.1),
-        {"random": (0.0, -0.01)}, {"central": 0.03, "local": math.inf}, {"mean": 0.4}, {"mean": 0.15},
-        events.AnchorScores(0.5, (10, 50), (0.6, 0.6), (0.2, 0.0), (0.9, 1.3), (57.0, math.inf), (0.7, 0.9)),
+    replace(
+        TOLD, entries=replace(ENTRIES, group=(0, -1, 0, 0), regret=(0.5, None, 0.0, 1.5)),
+        demanded={"central": 0.03, "local": math.inf},
         lists=events.FullLists(((1.0, 0.0),), ((2, -1),), ROWS, None),
         public=events.PublicPart(ROWS, ROWS, (0.0, 1.0), 0.5, ((0.0, 1.0),) * 3, ((0.0,),) * 3),
     ),

@@ -32,7 +32,8 @@ from dpcl_core.estimators import DPCosineClassifier, DPHeadEnsemble
 from dpcl_core.privacy import card
 from dpcl_core.privacy.sums import unit_rows
 from dpcl_core.runs import spend
-from tests.support.asserting import includes, raising, refuses
+from tests.data.making import put
+from tests.support.asserting import includes, raising, refusal_of, refuses
 from tests.support.waiting import python
 
 pytestmark = pytest.mark.usefixtures("home")
@@ -312,10 +313,14 @@ def test_what_fits_exactly_is_not_refused() -> None:
     DPCosineClassifier(classes=DIGITS, data_id="mine").fit(X, Y)
 
 
-def test_a_release_is_charged_before_it_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(estimators, "noisy_class_sums", raising(MemoryError))
+@pytest.mark.parametrize(("where", "step", "model"), [
+    (estimators, "noisy_class_sums", DPCosineClassifier(classes=DIGITS)),
+    (estimators.Job, "trained", DPHeadEnsemble(classes=DIGITS, **QUICK)),
+])
+def test_a_release_is_charged_before_it_is_made(where: Any, step: str, model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(where, step, raising(MemoryError))
     with pytest.raises(MemoryError):
-        DPCosineClassifier(classes=DIGITS).fit(X, Y)
+        model.fit(X, Y)
     assert n_releases() == 1
 
 
@@ -342,8 +347,7 @@ def test_a_pickle_holds_what_was_released_and_no_row() -> None:
 
 
 def test_a_damaged_account_is_an_error_in_a_sentence(home: Path) -> None:
-    home.mkdir()
-    (home / "estimators.json").write_text("{", encoding="utf-8")
+    put(home / "estimators.json", "{")
     refuses("is damaged", lambda: DPCosineClassifier(classes=DIGITS).fit(X, Y), error=RuntimeError)
 
 
@@ -384,9 +388,7 @@ REFUSED: dict[str, tuple[str, Fit]] = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_is_refused_costs_nothing(name: str) -> None:
     said, fit = REFUSED[name]
-    with pytest.raises(ValueError) as error:  # noqa: PT011  # the message is matched below
-        fit()
-    assert said in str(error.value)
+    assert said in str(refusal_of(fit, error=ValueError))
     assert n_releases() == (1 if "another" in name else 0)
 
 
@@ -469,13 +471,6 @@ def test_a_training_costs_what_is_asked_and_stands_on_its_card(is_apart: bool) -
     DPCosineClassifier(classes=DIGITS, data_id="trained").fit(X, Y)
     assert model.privacy_.epsilon_of_all > model.privacy_.epsilon
     assert n_releases("trained") == (2 if is_apart else 3)
-
-
-def test_a_training_is_charged_before_its_first_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(estimators.Job, "trained", raising(MemoryError))
-    with pytest.raises(MemoryError):
-        DPHeadEnsemble(classes=DIGITS, **QUICK).fit(X, Y)
-    assert n_releases() == 1
 
 
 def test_rows_that_show_nothing_leave_a_training_as_it_was() -> None:

@@ -20,8 +20,9 @@ from dpcl_core.results import FIGURES, Result, question
 from dpcl_core.runs import frames, worker
 from dpcl_core.runs.audits import Audits, Studies
 from dpcl_core.runs.store import Store
+from tests.data.making import put
 from tests.support import replay, tuned
-from tests.support.asserting import includes, printed, refuses
+from tests.support.asserting import complaint, includes, printed, refuses
 from tests.support.signatures import TOLD, with_lists
 from tests.support.texts import SCORED, with_texts
 from tests.test_commands import executed
@@ -55,10 +56,8 @@ def test_only_a_run_with_results_of_its_own_is_exported(name, tmp_path, capsys):
         if name == "load":
             refuses("a tuning, an audit or a part of a run", api.load, run_id)
             continue
-        assert cli.main([name, run_id, *(["--to", str(tmp_path / "DIR")] if name == "export" else [])]) == 2
-        shown = capsys.readouterr()
-        assert "must be a run with results of its own" in shown.err
-        assert not shown.out
+        said = complaint(capsys, name, run_id, *(["--to", str(tmp_path / "DIR")] if name == "export" else []))
+        assert "must be a run with results of its own" in said
     assert not (tmp_path / "DIR").exists()
 
 
@@ -83,16 +82,12 @@ def test_an_export_takes_the_place_of_an_earlier_one_and_its_unprotected_classif
 
 def test_a_folder_of_other_things_is_refused_and_left_alone(files, tmp_path, capsys):
     mine, mixed = tmp_path / "mine", tmp_path / "mixed"
-    mine.mkdir()
-    (mine / "notebook.ipynb").write_text("mine", encoding="utf-8")
+    put(mine / "notebook.ipynb", "mine")
     export.write(mixed, files)
-    (mixed / "classifier" / "thesis.txt").parent.mkdir(exist_ok=True)
-    (mixed / "classifier" / "thesis.txt").write_text("mine", encoding="utf-8")
+    put(mixed / "classifier" / "thesis.txt", "mine")
     refused = {mine: "notebook.ipynb is there", mixed: "thesis.txt is no file", mine / "notebook.ipynb": "this is a file"}
     for target, named in refused.items():
-        assert cli.main(["export", "0123456789ab", "--to", str(target)]) == 2
-        said = capsys.readouterr().err
-        assert said.count("\n") == 1
+        said = complaint(capsys, "export", "0123456789ab", "--to", str(target))
         includes(said, "must be a new or empty folder, or one that holds an export alone", named)
     assert (mine / "notebook.ipynb").read_text(encoding="utf-8") == "mine"
     assert in_folder(mixed) == {*files, "classifier/thesis.txt"}
@@ -252,8 +247,7 @@ def test_the_notebook_runs_and_says_what_the_run_did(tmp_path: Path) -> None:
     assert written["nbformat"] == 4
     assert all(cell["outputs"] == [] for cell in written["cells"] if cell["cell_type"] == "code")
     assert len({cell["id"] for cell in written["cells"]}) == len(written["cells"])
-    path = tmp_path / "notebook.ipynb"
-    path.write_text(json.dumps(written), encoding="utf-8")
+    path = put(tmp_path / "notebook.ipynb", json.dumps(written))
     last = executed(path, tmp_path).splitlines()[-1].split()
     assert last[0] == "4.0"
     assert float(last[1]) <= 4.0
@@ -269,8 +263,7 @@ def exported(home: Path, tmp_path: Path) -> Path:
     spec = checks.parse({"method": "cosine", "privacy": {"epsilons": [1.0, 8.0, "inf"]}, "seeds": [0], "data": data})
     store = Store()
     files = export.bundle(store, replay.fill(store, spec, list(engine.run(spec))))
-    path = tmp_path / card_document.FILE
-    path.write_bytes(files[card_document.FILE])
+    path = put(tmp_path / card_document.FILE, files[card_document.FILE])
     return path
 
 
@@ -313,17 +306,12 @@ def test_a_forged_card_neither_commands_the_terminal_nor_adds_a_line(exported, c
     assert r"\u001b]0;title\u0007\u009b2J\u202e all numbers match: the events have no such part" in first
     assert [line.split(", ")[0] for line in others] == ["epsilon asked 8", "epsilon asked inf", "This finds inconsistency"]
     exported.write_text(json.dumps({**document, "version": forged}))
-    for arguments in (["verify", str(exported)], ["verify", str(exported), forged]):
-        assert cli.main(arguments) == 2
-        (line,) = capsys.readouterr().err.splitlines()
+    for more in ([], [forged]):
+        line = complaint(capsys, "verify", str(exported), *more)
         assert r"\u001b]0;title\u0007\u009b2J\u202e all numbers match" in line
 
 
 @pytest.mark.parametrize("content", [b"", b"no card", b"{}", b"\x89PNG"])
 def test_a_file_that_is_no_card_is_one_sentence(content: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "file"
-    path.write_bytes(content)
-    assert cli.main(["verify", str(path)]) == 2
-    out, err = capsys.readouterr()
-    assert (out, len(err.splitlines())) == ("", 1)
-    assert "must be the privacy_card.json of an export" in err
+    path = put(tmp_path / "file", content)
+    assert "must be the privacy_card.json of an export" in complaint(capsys, "verify", str(path))

@@ -11,7 +11,7 @@ import time
 import traceback
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -45,12 +45,23 @@ answers with a traceback. Accepted: settings with which a run could start; of th
 | what | tried | accepted | findings | seed |
 | --- | --- | --- | --- | --- |
 """
-Counts = dict[str, int]
+Counts = Mapping[str, int]
 
 
-def fuzz_settings(seed: str, n: int) -> Counts:
-    """Draws settings; the accepted ones are those with which a run may start."""
-    return _counted("settings", seed, n, lambda draw: settings.refusal(settings.drawn(draw)) is None)
+def fuzz(kind: str, seed: str, n: int, folder: Path) -> Mapping[str, Counts]:
+    """What came of n draws of a kind, by the names of the record; accepted settings are those with which a run may start."""
+    match kind:
+        case "settings":
+            return {kind: _counted(kind, seed, n, lambda draw: settings.refusal(settings.drawn(draw)) is None)}
+        case "runs":
+            return {kind: fuzz_runs(seed, n)}
+        case "links":
+            return {kind: _counted(kind, seed, n, lambda draw: _used(links.trouble(draw)))}
+        case "files":
+            return fuzz_files(seed, n, folder)
+        case _:
+            with server(folder) as port:
+                return {kind: fuzz_server(kind, seed, n, port)}
 
 
 def fuzz_runs(seed: str, n: int) -> Counts:
@@ -65,46 +76,32 @@ def fuzz_runs(seed: str, n: int) -> Counts:
                 break
         started[usable["method"]] += 1
         failure = settings.first_steps(usable, RUN_SECONDS, RUN_MEGABYTES)
-        assert not failure, f"{failure}; {usable}"
-        return True
+        return _used(failure and f"{failure}; {usable}")
 
     return _counted("runs", seed, n, is_accepted)
 
 
-def fuzz_links(seed: str, n: int) -> Counts:
-    def is_accepted(draw: random.Random) -> bool:
-        page = draw.choice(links.pages())
-        assert not (wrong := links.wrong_with(page, links.drawn(page, draw))), wrong
-        return True
-
-    return _counted("links", seed, n, is_accepted)
-
-
-def fuzz_files(seed: str, n: int, folder: Path) -> tuple[Counts, Counts]:
+def fuzz_files(seed: str, n: int, folder: Path) -> Mapping[str, Counts]:
     """Changed files, and paths that are no files, at every door."""
     changed, none = Counter[str](), Counter[str]()
     for door in files.doors(folder):
-        assert not (wrong := door.trouble()), wrong
-
-        def is_accepted(draw: random.Random, door: files.Door = door) -> bool:
-            wrong = files.changed(door, draw)
-            assert not wrong, f"{door.path.name}: {wrong}"
-            return True
-
-        changed.update(_counted(f"files {door.path.name}", seed, n, is_accepted))
+        _used(door.trouble())
+        changed.update(_counted(f"files {door.path.name}", seed, n, lambda draw, at=door: _used(files.changed(at, draw))))
         for what, wrong in files.no_files(door):
             none.update(tried=1, accepted=int(not wrong), findings=int(bool(wrong)))
             if wrong:
                 print(f"FOUND {door.path.name}, {what}: {wrong}", flush=True)
-    return dict(changed), dict(none)
+    return {"files": changed, "no files": none}
 
 
 def fuzz_server(kind: str, seed: str, n: int, port: int) -> Counts:
-    def is_accepted(draw: random.Random) -> bool:
-        assert not (wrong := messages.SENDERS[kind](port, draw)), wrong
-        return True
+    return _counted(kind, seed, n, lambda draw: _used(messages.SENDERS[kind](port, draw)))
 
-    return _counted(kind, seed, n, is_accepted)
+
+def _used(trouble: str) -> bool:
+    """True: there is nothing between use and trouble, as there is with settings, which may be refused."""
+    assert not trouble, trouble
+    return True
 
 
 @contextmanager
@@ -116,13 +113,13 @@ def server(home: Path) -> Iterator[int]:
         assert serving.is_healthy(port)
 
 
-def _counted(kind: str, seed: str, n: int, is_accepted: object) -> Counts:
+def _counted(kind: str, seed: str, n: int, is_accepted: Callable[[random.Random], bool]) -> Counts:
     """Tries n draws of a kind and prints every one that is met with anything but use or one sentence."""
     counts = {"tried": 0, "accepted": 0, "findings": 0}
     for number in range(n):
         counts["tried"] += 1
         try:
-            counts["accepted"] += int(is_accepted(random.Random(f"{seed} {kind} {number}")))  # type: ignore[operator]
+            counts["accepted"] += int(is_accepted(random.Random(f"{seed} {kind} {number}")))
         except Exception as error:
             counts["findings"] += 1
             where = traceback.extract_tb(error.__traceback__)[-1]
@@ -140,17 +137,11 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_settings_are_used_or_refused(home: Path) -> None:
-    assert fuzz_settings("sample", 250)["findings"] == 0
-
-
-def test_links_open_a_page(home: Path) -> None:
-    assert fuzz_links("sample", 6)["findings"] == 0
-
-
-def test_files_are_used_or_refused(home: Path) -> None:
-    changed, none = fuzz_files("sample", 2, home)
-    assert changed["findings"] == none["findings"] == 0
+@pytest.mark.parametrize(("kind", "n"), [("settings", 250), ("links", 6), ("files", 2)])
+def test_settings_links_and_files_are_used_or_refused(kind: str, n: int, home: Path) -> None:
+    for counts in fuzz(kind, "sample", n, home).values():
+        assert counts["tried"] >= n
+        assert counts["findings"] == 0
 
 
 def test_a_server_outlasts_what_strangers_send(home: Path) -> None:
@@ -184,31 +175,13 @@ def main(seed: str, named: Sequence[str]) -> int:
         patch.delenv("DPCL_STORE", raising=False)
         patch.setenv("HF_HUB_OFFLINE", "1")
         for kind in named or NIGHT:
-            for name, counts in _night(kind, seed, Path(root)).items():
+            for name, counts in fuzz(kind, seed, NIGHT[kind], Path(root)).items():
                 print(f"{name}: {counts}", flush=True)
                 record = json.loads(RECORD.read_text(encoding="utf-8")) if RECORD.exists() else {}
                 record[name] = {**counts, "seed": seed}
                 RECORD.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
                 RECORD.with_suffix(".md").write_text(page(record), encoding="utf-8")
     return sum(int(str(counts["findings"])) for counts in record.values())
-
-
-def _night(kind: str, seed: str, folder: Path) -> Mapping[str, Counts]:
-    """A night's counts of a kind."""
-    n = NIGHT[kind]
-    match kind:
-        case "settings":
-            return {kind: fuzz_settings(seed, n)}
-        case "runs":
-            return {kind: fuzz_runs(seed, n)}
-        case "links":
-            return {kind: fuzz_links(seed, n)}
-        case "files":
-            changed, none = fuzz_files(seed, n, folder)
-            return {kind: changed, "no files": none}
-        case _:
-            with server(folder) as port:
-                return {kind: fuzz_server(kind, seed, n, port)}
 
 
 if __name__ == "__main__":

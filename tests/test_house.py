@@ -1,13 +1,16 @@
-"""The floors of the house: nothing imports upward, only pages import streamlit, the app process imports no torch."""
+"""The house: nothing imports upward, only pages import streamlit, the app imports no torch, printed numbers stand once."""
 
 import ast
 import re
+from collections import defaultdict
+from collections.abc import Iterator
 from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
 
+from dpcl_core import published
 from dpcl_core.methods import catalog as methods
 from tests.support.waiting import python
 
@@ -45,28 +48,28 @@ def tree_of(path: Path) -> ast.Module:
 
 
 @cache
-def imported(path: Path) -> set[str]:
-    """Every module a file imports, however late, as dotted names."""
-    found: set[str] = set()
+def statements(path: Path) -> list[tuple[str, set[str]]]:
+    """Every import of a file, however late: a module, and what is taken out of it, as dotted names."""
+    found: list[tuple[str, set[str]]] = []
     for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
+            found += [(alias.name, set()) for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module:
             assert node.level == 0, f"{path}: relative import"
-            found |= {f"{node.module}.{alias.name}" for alias in node.names} | {node.module}
+            found.append((node.module, {f"{node.module}.{alias.name}" for alias in node.names}))
     return found
+
+
+@cache
+def imported(path: Path) -> set[str]:
+    """Every module a file imports, however late, as dotted names."""
+    return {name for module, inner in statements(path) for name in {module, *inner}}
 
 
 def needed(path: Path, modules: set[str]) -> set[str]:
     """The modules that a file names: of a package from which it imports modules alone, these, and not the package."""
-    found: set[str] = set()
-    for node in ast.walk(tree_of(path)):
-        if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            every = {f"{node.module}.{alias.name}" for alias in node.names}
-            found |= every & modules | ({node.module} if every - modules else set())
-    return found & modules
+    packages = {module for module, inner in statements(path) if not inner or inner - modules}
+    return (packages | {name for _, inner in statements(path) for name in inner}) & modules
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
@@ -326,3 +329,61 @@ def test_no_learner_adds_noise_by_itself() -> None:
     calls = [(path, node) for path in paths for node in ast.walk(tree_of(path)) if isinstance(node, ast.Call)]
     guilty = [f"{path}:{call.lineno}" for path, call in calls if getattr(call.func, "attr", "") in ("normal", "laplace")]
     assert not guilty, f"{guilty} draw noise themselves: releases go through Noise.added"
+
+
+# Printed numbers live in `assets/published` alone: no module types again what a table prints.
+
+
+PAPERS = sorted(path.stem for path in (ROOT / "assets" / "published").glob("*.csv"))
+N_ALIKE = 3  # so many numbers of one column in one literal are a copy of it: fewer can meet by chance
+_DECIMAL = re.compile(r"\d+\.\d+")
+
+
+@cache
+def printed_columns() -> dict[tuple[str, str, str], set[float]]:
+    """What each table prints of each metric, by size, without whole numbers and those of one digit: they are too common."""
+    found: dict[tuple[str, str, str], set[float]] = defaultdict(set)
+    for paper in PAPERS:
+        for row in published.read_numbers(paper):
+            if row.value is not None and row.value % 1 and len(row.printed.strip("-0.").replace(".", "")) > 1:
+                found[paper, row.table, row.metric].add(abs(row.value))
+    return found
+
+
+def literals(source: str) -> Iterator[set[float]]:
+    """The numbers of every collection of constants and of every text but docstrings, one set for each."""
+    tree = ast.parse(source)
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef)
+    docstrings = {id(node.body[0].value) for node in ast.walk(tree)
+                  if isinstance(node, documented) and node.body and isinstance(node.body[0], ast.Expr)}  # fmt: skip
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Dict, ast.List, ast.Set, ast.Tuple)):
+            inside = list(ast.walk(node))
+            yield {abs(one.value) for one in inside if isinstance(one, ast.Constant) and isinstance(one.value, float)}
+        elif isinstance(node, (ast.Constant, ast.JoinedStr)) and id(node) not in docstrings:
+            texts = (one.value for one in ast.walk(node) if isinstance(one, ast.Constant) and isinstance(one.value, str))
+            yield {float(number) for text in texts for number in _DECIMAL.findall(text)}
+
+
+def copies(source: str) -> list[tuple[tuple[str, str, str], list[float]]]:
+    """Every column of which a literal of the source holds several numbers, with these."""
+    return [
+        (column, sorted(numbers & printed)) for numbers in literals(source) for column, printed in printed_columns().items()
+        if len(numbers & printed) >= N_ALIKE
+    ]  # fmt: skip
+
+
+def test_no_printed_number_is_typed_in_code_again() -> None:
+    found = {str(path.relative_to(ROOT)): copies(path.read_text(encoding="utf-8")) for path in [*PAGES, *MODULES]}
+    assert {path: own for path, own in found.items() if own} == {}
+
+
+def test_a_copy_is_found() -> None:
+    assert copies("NOISE = {1.0: 3.20, 4.0: 1.45, 8.0: 0.95}")
+    assert copies("ABOUT = 'claims ε for noise multipliers 3.20, 1.45 and 0.95'")
+
+
+def test_what_is_read_of_a_table_is_what_it_prints() -> None:
+    assert published.by_budget("cslr", "5", "noise_multiplier") == {1.0: 3.2, 4.0: 1.45, 8.0: 0.95}
+    assert published.by_budget("lifelong", "text", "noise_scale_z") == {4.0: 2.2, 7.0: 1.7, 10.0: 1.4}
+    assert [value for _, value in published.rows_with("cslr", "8", "p_hat_gamma")] == [0.18, 0.31, 0.43, 0.46, 0.47]

@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any, get_args
 
 import numpy as np
@@ -175,25 +176,21 @@ def test_every_door_and_every_method_is_tried() -> None:
     assert {door[0] for door, _ in METHODS.values()} == set(get_args(Kind))
 
 
-@pytest.mark.parametrize(("door", "setting"), SETTINGS)
-def test_training_rows_change_nothing_outside_the_releases(door, setting, data_dir, tmp_path, monkeypatch):
-    compared(door, setting, TOGETHER, tmp_path, monkeypatch)
-
-
-@pytest.mark.slow  # finds no more than all changes at once, but names the one that a run gives away
-@pytest.mark.parametrize("name", SINGLE)
-@pytest.mark.parametrize(("door", "setting"), SETTINGS)
-def test_one_training_row_changes_nothing_outside_the_releases(door, setting, name, data_dir, tmp_path, monkeypatch):
-    compared(door, setting, SINGLE[name], tmp_path, monkeypatch)
-
-
-def compared(door: Door, setting: str, change: Change, root: Path, patch: pytest.MonkeyPatch) -> None:
-    """Holds D against a neighbour."""
+def at_both(door: Door, other: Change, root: Path, patch: pytest.MonkeyPatch, ask: Callable[[], Any]) -> list[Any]:
+    """What is answered where the data are D, and where they are a neighbour."""
     found = []
-    for one in (D, change):
-        lies(door, one, root, patch)
-        found.append(said(run_of(door[0], setting)))
-    assert_same(found[1], found[0])
+    for change in (D, other):
+        lies(door, change, root, patch)
+        found.append(ask())
+    return found
+
+
+# One change at a time finds no more than all at once, but names the one that a run gives away.
+@pytest.mark.parametrize("name", ["all at once", *(pytest.param(name, marks=pytest.mark.slow) for name in SINGLE)])
+@pytest.mark.parametrize(("door", "setting"), SETTINGS)
+def test_training_rows_change_nothing_outside_the_releases(door, setting, name, data_dir, tmp_path, monkeypatch):
+    change = SINGLE.get(name, TOGETHER)
+    assert_same(*at_both(door, change, tmp_path, monkeypatch, lambda: said(run_of(door[0], setting))))
 
 
 def odd_pictures(folder: Path, *, is_there: bool) -> None:
@@ -233,10 +230,10 @@ def test_rows_that_once_broke_their_reader_change_nothing_outside_the_releases(n
         lies(door, D, tmp_path, monkeypatch)
         put(Path(os.environ["DPCL_DATA"]) / "mine", is_there=is_there)
         found.append(said(run_of(door[0], "prior-const")))
-    assert_same(found[1], found[0])
+    assert_same(*found)
 
 
-def assert_same(found: object, expected: object) -> None:
+def assert_same(expected: object, found: object) -> None:
     """Arrays and not-a-numbers included, by what they print."""
     with np.printoptions(threshold=10**9):
         assert repr(found) == repr(expected)
@@ -258,11 +255,9 @@ def test_through_every_new_door_the_terminal_and_all_files_are_the_same(name, da
 
 
 def held_against(method: str, door: Door, changes: Raw, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = []
-    for place, change in enumerate((D, TOGETHER)):
-        lies(door, change, tmp_path, monkeypatch)
-        found.append(outside.terminal(spec(method, changes, door[0]), tmp_path / str(place)))
-    first, other = found
+    first, other = at_both(door, TOGETHER, tmp_path, monkeypatch, lambda: outside.terminal(
+        spec(method, changes, door[0]), Path(mkdtemp(dir=tmp_path)) / "mine"
+    ))  # fmt: skip
     assert first["run"][0] == 0, first["run"]  # type: ignore[index]
     assert {"result.json", "privacy_card.json", "accuracy.csv", "command.txt", "classifier.json"} <= first.keys()
     assert any(name.endswith("-task-2.safetensors") for name in first), "the released classifier is among what is compared"
@@ -308,11 +303,12 @@ def test_what_a_method_refuses_is_said_in_public_numbers(method, data_dir, tmp_p
     refused += [{"scenario": {**scenario, "clients": 5000}}] if "clients" in scenario else []
     if methods.card(method).batch_size(methods.card(method).params()):
         refused.append({"params": {**changes["params"], "batch_size": 5000}})
-    found = []
-    for change in (D, TOGETHER):
-        lies(door, change, tmp_path, monkeypatch)
-        found.append([str(refusal_of(checks.check_run, spec(method, changes, door[0], **one))) for one in refused])
-    assert found[0] == found[1]
+
+    def refusals() -> list[str]:
+        return [str(refusal_of(checks.check_run, spec(method, changes, door[0], **one))) for one in refused]
+
+    of_d, of_neighbour = at_both(door, TOGETHER, tmp_path, monkeypatch, refusals)
+    assert of_d == of_neighbour
 
 
 def test_batches_of_ones_own_data_are_held_against_public_sizes_alone(data_dir, tmp_path, monkeypatch):
@@ -365,7 +361,7 @@ def test_another_row_of_the_bundled_digits_changes_nothing_outside_the_releases(
     monkeypatch.undo()
     forget()
     for other in found[1:]:
-        assert_same(other, found[0])
+        assert_same(found[0], other)
 
 
 def forget() -> None:

@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_breast_cancer, load_iris
 
-from dpcl_core import checks, cli, paths, presets
+from dpcl_core import checks, paths, presets
 from dpcl_core.data import catalog, intake, own
 from dpcl_core.data.intake import Asked
+from dpcl_core.data.outline import Outline
 from dpcl_core.data.schema import Columns
 from dpcl_core.runs.store import Store
 from tests.support import bad_files, outside
-from tests.support.asserting import document_of, includes, printed
+from tests.support.asserting import called, complaint, document_of, includes, printed
 from tests.support.tiers import quick
 
 ONE = ("--set", "seeds=[0]", "--set", "privacy.noise=seeded")
@@ -38,10 +39,6 @@ def table(path: Path, bunch: object, target: str = "kind") -> list[list[object]]
 def write(path: Path, rows: list[list[object]]) -> None:
     with path.open("w", encoding="utf-8", newline="") as file:
         csv.writer(file, lineterminator="\n").writerows(rows)
-
-
-def ran(*words: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
-    return (cli.main(["run", *words]), *capsys.readouterr())
 
 
 def test_a_table_with_nothing_declared_runs_and_says_what_it_assumes(capsys: pytest.CaptureFixture[str]) -> None:
@@ -107,7 +104,7 @@ def test_every_kind_of_file_runs(name: str, kind: str, capsys: pytest.CaptureFix
     words = ["--set", "data.backbone=pixels"] if kind == "image" else []
     words += ["--set", "data.backbone=hashed-text"] if kind in ("text", "tagged") else []
     words += ["--set", "params.dimensions=4"] if kind == "tagged" else []
-    status, out, err = ran("--data", str(path), *ONE, *words, capsys=capsys)
+    status, out, err = called("run", "--data", str(path), *ONE, *words, capsys=capsys)
     if kind == "tagged" and status == 2:
         assert "scenario.clients" in err, "sixty sentences are too few for clients"
         return
@@ -133,84 +130,74 @@ def test_every_kind_of_file_runs(name: str, kind: str, capsys: pytest.CaptureFix
 def test_what_is_refused_is_refused_before_there_is_a_run(words, sentence, capsys):
     write(Path("mine.csv"), [["x", "y"], *([row, "ab"[row % 2]] for row in range(80))])
     write(Path("same.csv"), [["x", "y"], *([row, "a"] for row in range(80))])
-    status, out, err = ran(*words, capsys=capsys)
-    assert (status, out) == (2, "")
+    err = complaint(capsys, "run", *words)
     assert sentence in err
-    assert err.count("\n") == 1
     assert str(Path.cwd()) not in err
     assert Store().list_runs() == []
     root = paths.home() / "data"
     assert not root.exists() or not list(root.iterdir())
 
 
-def n_tested(rows: list[list[str]]) -> int:
-    """How many rows of this table are in its public test part."""
-    write(Path("mine.csv"), [["size", "note", "label"], *rows])  # type: ignore[list-item]
-    with intake.looked_at(intake.Given(Path("mine.csv"), Asked(Columns(target="label")))) as name:
-        return catalog.facts(name).n_test
+def outlined(head: list[str], rows: list[list[str]], asked: Asked) -> Outline:
+    """How a table is divided."""
+    write(Path("mine.csv"), [head, *rows])  # type: ignore[list-item]
+    with intake.looked_at(intake.Given(Path("mine.csv"), asked)) as name:
+        (found,) = catalog.outlines(catalog.card(name))
+        return found
 
 
 def test_data_of_ones_own_folder_run_by_name(data_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (data_dir / "mine").mkdir()
     table(data_dir / "mine" / "all.csv", load_breast_cancer(), "label")
     assert "own:mine: table;" in printed(capsys, "run", "--data", "own:mine", *ONE)
-    status, _, err = ran("--data", "own:mine", "--target", "label", capsys=capsys)
-    assert (status, err.count("\n")) == (2, 1)
-    status, _, err = ran("--preset", "digits-cosine", "--target", "label", capsys=capsys)
-    assert (status, "--target: is said of a file: give --data PATH, too" in err) == (2, True)
+    complaint(capsys, "run", "--data", "own:mine", "--target", "label")
+    said = complaint(capsys, "run", "--preset", "digits-cosine", "--target", "label")
+    assert "--target: is said of a file: give --data PATH, too" in said
+
+
+def said_outside_releases(
+    home: Path, patch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], rows: list[list[str]], *words: str
+) -> tuple[object, ...]:
+    """Of a run on a table, in a home of its own: a second run in one is a second look at data of that name, counted so."""
+    patch.setenv("DPCL_HOME", str(home))
+    write(Path("mine.csv"), rows)  # type: ignore[arg-type]
+    status, out, err = called("run", "--data", "mine.csv", "--target", "label", *words, *ONE, capsys=capsys)
+    assert status == 0, err
+    run = Store().get(re.findall(r"^run (\S+)$", err, re.MULTILINE)[0])
+    without = [line for line in out.splitlines() if not line.startswith(("epsilon", "At ε", "It may be", "No "))]
+    return "\n".join(without), re.sub(run.id, "RUN", err), run.spec, outside.events(Store().events(run.id))
 
 
 def test_people_with_several_rows_differ_in_releases_alone(tmp_path, monkeypatch, capsys):
     """One person less, with all rows: the person's budget covers it, and nothing else shows it."""
     head, rows = ["who", "size", "label"], [[f"p{row % 60}", str(row), "ab"[row % 2]] for row in range(240)]
-    found, leaves = [], person_in_training(head, rows)
-    for left in (rows, [row for row in rows if row[0] != leaves]):
-        write(Path("mine.csv"), [head, *left])  # type: ignore[list-item]
-        monkeypatch.setenv("DPCL_HOME", str(tmp_path / f"home of {len(left)}"))  # in one home the second has a number
-        words = ("--data", "mine.csv", "--target", "label", "--person", "who", "--per-person", "2", *ONE)
-        status, out, err = ran(*words, capsys=capsys)
-        assert status == 0, err
-        assert "Each person is protected as a whole; up to 2 rows of each are used." in out
-        run = Store().get(re.findall(r"^run (\S+)$", err, re.MULTILINE)[0])
-        found.append((re.sub(run.id, "RUN", err), run.spec, outside.events(Store().events(run.id))))
-    for first, other in zip(*found, strict=True):
-        assert repr(first) == repr(other)
-
-
-def person_in_training(head: list[str], rows: list[list[str]]) -> str:
-    """A person whose rows are in the training part: their absence leaves the public part as it is."""
-    write(Path("mine.csv"), [head, *rows])  # type: ignore[list-item]
-    with intake.looked_at(intake.Given(Path("mine.csv"), Asked(Columns(target="label", person="who"), 2))) as name:
-        (found,) = catalog.outlines(catalog.card(name))
-        return rows[int(found.train.rows[0])][0]
+    leaves = rows[int(outlined(head, rows, Asked(Columns(target="label", person="who"), 2)).train.rows[0])][0]
+    first, other = (
+        said_outside_releases(tmp_path / name, monkeypatch, capsys, [head, *left], "--person", "who", "--per-person", "2")
+        for name, left in (("D", rows), ("D'", [row for row in rows if row[0] != leaves]))
+    )
+    assert "Each person is protected as a whole; up to 2 rows of each are used." in first[0]  # type: ignore[operator]
+    assert repr(first) == repr(other)
 
 
 def test_neighbours_differ_in_releases_alone(capsys, monkeypatch, tmp_path):
-    """Rows of the private part less and more, with a label that nobody has, no label, and cells that hold anything.
+    """Rows of the private part less and more, with a label that nobody has, no label, and cells that hold anything."""
+    def n_tested(rows: list[list[str]]) -> int:
+        return len(outlined(head, rows, Asked(Columns(target="label"))).test.rows)
 
-    Each in a home of its own: the second run in one home is the second look at data of that name, and is counted so.
-    """
-    rows = [[str(row), f"number {row}", "ab"[row % 2]] for row in range(90)]
+    head, rows = ["size", "note", "label"], [[str(row), f"number {row}", "ab"[row % 2]] for row in range(90)]
     odd = [["nothing", "\U0001f600", "a"], ["9" * 500, "", "b"], ["1", "x", "nobody has it"], ["1", "x", ""]]
     odd += [["", "", "c" * 400], ["5", "=1+1", "a"]]
-    of_part, n_public = [], n_tested(rows)
-    for row in rows[:12]:
-        if n_tested([one for one in rows if one != row]) == n_public:
-            of_part.append(row)
+    n_public = n_tested(rows)
+    of_part = [row for row in rows[:12] if n_tested([one for one in rows if one != row]) == n_public]
     new = [row for row in odd if n_tested([*rows, row]) == n_public]
     assert len(of_part) > 5
     assert len(new) > 2
-    found = []
-    for place, neighbour in enumerate((rows, [row for row in rows if row not in of_part[:3]] + new)):
-        monkeypatch.setenv("DPCL_HOME", str(tmp_path / f"home {place}"))
-        write(Path("mine.csv"), [["size", "note", "label"], *neighbour])  # type: ignore[list-item]
-        status, out, err = ran("--data", "mine.csv", "--target", "label", *ONE, capsys=capsys)
-        assert status == 0, err
-        run = Store().get(re.findall(r"^run (\S+)$", err, re.MULTILINE)[0])
-        without = [line for line in out.splitlines() if not line.startswith(("epsilon", "At ε", "It may be", "No "))]
-        found.append((without, re.sub(run.id, "RUN", err), run.spec, outside.events(Store().events(run.id))))
-    for first, other in zip(*found, strict=True):
-        assert repr(first) == repr(other)
+    first, other = (
+        said_outside_releases(tmp_path / name, monkeypatch, capsys, [head, *neighbour])
+        for name, neighbour in (("D", rows), ("D'", [row for row in rows if row not in of_part[:3]] + new))
+    )
+    assert repr(first) == repr(other)
 
 
 def visits() -> list[list[object]]:
@@ -243,9 +230,7 @@ def test_a_published_table_without_a_line_of_names_runs(capsys: pytest.CaptureFi
     Path("wine.data.csv").write_text("\n".join(rows), encoding="utf-8")
     out = printed(capsys, "run", "--data", "wine.data.csv", "--target", "column1", "--no-header", *ONE)
     includes(out, "The first line is a row of data", "--target column1 --no-header --write-schema")
-    status, _, err = ran("--data", "wine.data.csv", capsys=capsys)
-    assert status == 2
-    assert "--no-header if it is a row of data" in err
+    assert "--no-header if it is a row of data" in complaint(capsys, "run", "--data", "wine.data.csv")
 
 
 def test_ten_thousand_labels_run_and_one_more_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
@@ -256,6 +241,6 @@ def test_ten_thousand_labels_run_and_one_more_is_refused(capsys: pytest.CaptureF
         write(Path("many/test.csv"), [["value", "kind"], *([label / n, kind] for label, kind in enumerate(kinds))])
         write(Path("many/train.csv"), [["value", "kind"], *([label / n, kind] for label, kind in enumerate(kinds))])
         few = ("--set", "privacy.epsilons=[8.0]", "--set", "labels=prior-const")
-        status, _, err = ran("--data", "many", "--target", "kind", "--header", *few, *ONE, capsys=capsys)
+        status, _, err = called("run", "--data", "many", "--target", "kind", "--header", *few, *ONE, capsys=capsys)
         assert status == (0 if n == 10_000 else 2), err
     assert "must have at most 10,000 labels in its test part" in err

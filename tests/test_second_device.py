@@ -50,9 +50,16 @@ RUNS: Mapping[str, tuple[str, Door, Raw]] = {
 
 
 @pytest.fixture(autouse=True)
-def small_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Small pieces: they are filled up, and large ones would take long for nothing here."""
+def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Small pieces: they are filled up, and large ones would take long for nothing here.
+
+    The script tries one network, one model and two runs, in a home and a record of their own.
+    """
     monkeypatch.setenv("DPCL_HOME", str(tmp_path))
+    monkeypatch.setattr(check_gpu, "DOCUMENT", tmp_path / "gpu.json")
+    monkeypatch.setattr(check_gpu, "_NETWORKS", ("vit-cifar100", "no-such-network"))
+    monkeypatch.setattr(check_gpu, "_MODELS", ("lm-tiny",))
+    monkeypatch.setattr(check_gpu, "RUNS", {name: check_gpu.RUNS[name] for name in ("cosine", "federated")})
     monkeypatch.setattr(adapters, "_MOST_ON_CARD", 2)
     monkeypatch.setitem(gradients.SIDE_BY_SIDE, "cuda", 4)
     monkeypatch.setitem(per_example_gradients.AT_ONCE, "cuda", 8)
@@ -157,16 +164,6 @@ def test_running_sums_left_behind_are_caught(monkeypatch: pytest.MonkeyPatch) ->
         net.to(second_device.NAME)
         with pytest.raises(RuntimeError, match="same device"):
             Gradients(net, 0.3).of(gradients.batch_of(tiny.texts(), np.arange(3), second_device.NAME), TASK)
-
-
-@pytest.fixture(autouse=True)
-def short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One network, one model and two runs, in a home and a record of their own."""
-    monkeypatch.setenv("DPCL_HOME", str(tmp_path))
-    monkeypatch.setattr(check_gpu, "DOCUMENT", tmp_path / "gpu.json")
-    monkeypatch.setattr(check_gpu, "_NETWORKS", ("vit-cifar100", "no-such-network"))
-    monkeypatch.setattr(check_gpu, "_MODELS", ("lm-tiny",))
-    monkeypatch.setattr(check_gpu, "RUNS", {name: check_gpu.RUNS[name] for name in ("cosine", "federated")})
 
 
 def test_on_a_processor_every_path_is_tried_and_nothing_is_written(capsys: pytest.CaptureFixture[str]) -> None:

@@ -256,10 +256,7 @@ def test_ctrl_c_in_one_run_of_a_paper_ends_the_rest(store, monkeypatch):
 
 @pytest.mark.parametrize("ceiling", [False, True])
 def test_an_interrupt_of_a_ceiling_is_one_of_the_run(store, ceiling):
-    begun = []
-
     def interrupt(event: Event) -> None:
-        begun.append(event)
         if isinstance(event, TaskLearned):
             raise KeyboardInterrupt
 
@@ -270,9 +267,7 @@ def test_an_interrupt_of_a_ceiling_is_one_of_the_run(store, ceiling):
 
 
 def test_an_error_of_the_listener_is_the_callers_and_breaks_the_run_off(store):
-    def broken(event: Event) -> None:
-        raise ZeroDivisionError("mine")
-
+    broken = raising(ZeroDivisionError("mine"))
     refuses("mine", dpcl.run, "digits-cosine", epsilons=[1.0], seeds=[0], on_event=broken, error=ZeroDivisionError)
     (run,) = store.list_runs()
     assert (run.status, run.error) == ("cancelled", None)

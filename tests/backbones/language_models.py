@@ -4,10 +4,17 @@ from pathlib import Path
 
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
+from dpcl_core.backbones import causal, plain_language
 from dpcl_core.backbones.weights import ensure_torchvision
 
 TEXTS = ["the first of some small texts", "another one, with the number 12", "and one more to learn tokens from"]
 SIZE = 300
+
+
+def forget() -> None:
+    """No model of another test stays in memory."""
+    for cached in (causal._frozen, plain_language.load_tokenizer, plain_language.load):
+        cached.cache_clear()
 
 
 def tokenizer() -> Tokenizer:

@@ -18,14 +18,15 @@ from dpcl_core.backbones.weights import ensure_torchvision
 from dpcl_core.data.texts import KIND, KINDS, PADDING, STOP, TOKEN, Span, Texts
 from dpcl_core.errors import BadInput
 from tests.backbones import language_models
+from tests.support.asserting import refuses
+from tests.support.watching import watched
 
 
 @pytest.fixture
 def weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder of weights of one's own."""
     monkeypatch.setenv("DPCL_WEIGHTS", str(tmp_path / "weights"))
-    causal._frozen.cache_clear()
-    plain_language.load_tokenizer.cache_clear()
+    language_models.forget()
     return tmp_path / "weights"
 
 
@@ -129,9 +130,7 @@ def test_a_model_that_predicts_no_next_token_and_weights_that_are_pickles_are_re
     if family == "gpt2":
         (folder / "model.safetensors").unlink()
         torch.save({}, folder / "pytorch_model.bin")
-    with pytest.raises(BadInput, match=named) as caught:
-        causal.load(f"hf:somebody/{family}")
-    assert "\n" not in str(caught.value)
+    refuses(named, causal.load, f"hf:somebody/{family}")
 
 
 def test_an_attention_with_unknown_projections_is_refused(weights: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -346,13 +345,7 @@ def test_of_a_text_ten_times_as_long_about_ten_times_as_many_places_are_computed
 ) -> None:
     """In windows of the context at most; windows that grew with the text would have a hundred times as many places."""
     shapes: list[tuple[int, ...]] = []
-    scored = plain_language.PlainModel._scored
-
-    def noted(self: plain_language.PlainModel, targets: np.ndarray) -> np.ndarray:
-        shapes.append(targets.shape)
-        return scored(self, targets)
-
-    monkeypatch.setattr(plain_language.PlainModel, "_scored", noted)
+    watched(monkeypatch, plain_language.PlainModel, "_scored", lambda _, given: shapes.append(given[1].shape))
     places = []
     for length in (3_000, 30_000):
         shapes.clear()

@@ -19,7 +19,8 @@ from dpcl_core import cli, errors, paths
 from dpcl_core.backbones import catalog, extractor, packaged
 from dpcl_core.data.dataset import Images
 from dpcl_core.data.texts import Sentences, Texts
-from tests.support.asserting import document_of, printed, refusal_of, refuses
+from tests.data.making import put
+from tests.support.asserting import document_of, printed, raising, refusal_of, refuses
 from tests.support.waiting import python
 
 TEXTS = Texts(["A frozen encoder turns a sentence into numbers.", "Wheat prices rose in March.", ""])
@@ -74,9 +75,8 @@ def test_every_word_has_the_vector_of_its_first_piece_in_its_sentence() -> None:
 
 def test_files_of_another_model_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "sentence-transformers--all-MiniLM-L6-v2"
-    folder.mkdir()
     for name in ("config.json", "model.safetensors", "tokenizer.json"):
-        (folder / name).write_text("{}")
+        put(folder / name, "{}")
     monkeypatch.setattr(catalog, "_PACKAGE", "no_such_package")
     monkeypatch.setenv("DPCL_WEIGHTS", str(tmp_path))
     assert catalog.minilm_here() == folder
@@ -290,11 +290,8 @@ def test_damaged_file_is_computed_anew_and_replaced(counting: Counting, damage: 
 def test_cache_that_cannot_be_written_costs_a_warning_and_leaves_no_half_file(
     counting: Counting, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(file: object, **arrays: object) -> None:
-        raise OSError(28, "No space left on device")
-
     honest = np.savez
-    monkeypatch.setattr(np, "savez", full)
+    monkeypatch.setattr(np, "savez", raising(OSError(28, "No space left on device")))
     with pytest.warns(UserWarning, match="No space left on device"):
         found = extractor.features("any", IMAGES)
     np.testing.assert_array_equal(found, RAW.reshape(6, 4))
@@ -318,8 +315,7 @@ def test_real_backbone_through_the_cache_equals_itself() -> None:
 @pytest.mark.parametrize("name", ["features", "states"])
 def test_each_kind_is_measured_and_deleted_alone(name: str) -> None:
     for place in (paths.features_dir(), paths.states_dir()):
-        place.mkdir(parents=True, exist_ok=True)
-        (place / "part.npz").write_bytes(b"x" * 1000)
+        put(place / "part.npz", b"x" * 1000)
     before = {kept.name: kept.size for kept in catalog.backbones_by_kind()}
     assert (before[name], catalog.clean(name).size) == (1000, 1000)
     assert {kept.name: kept.size for kept in catalog.backbones_by_kind()} == before | {name: 0}
@@ -330,14 +326,12 @@ def test_each_kind_is_measured_and_deleted_alone(name: str) -> None:
 )
 def test_sizes_do_not_tell_how_many_rows_there_are(exact: int, shown: int, capsys: pytest.CaptureFixture[str]) -> None:
     """Features of one row more are 16 bytes more."""
-    paths.features_dir().mkdir(parents=True, exist_ok=True)
-    (paths.features_dir() / "part.npz").write_bytes(b"x" * exact)
+    put(paths.features_dir() / "part.npz", b"x" * exact)
     assert {row["name"]: row["bytes"] for row in document_of(capsys, "cache")}["features"] == shown
 
 
 def test_command_prints_sizes_and_deletes(capsys: pytest.CaptureFixture[str]) -> None:
-    paths.features_dir().mkdir(parents=True, exist_ok=True)
-    (paths.features_dir() / "part.npz").write_bytes(b"x" * 2_000_000)
+    put(paths.features_dir() / "part.npz", b"x" * 2_000_000)
     assert "2.0 MB" in printed(capsys, "cache")
     assert cli.main(["cache", "--clean", "features"]) == 0
     shown = capsys.readouterr()

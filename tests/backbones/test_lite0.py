@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from dpcl_core.backbones import catalog, extractor, timm_models
 from dpcl_core.backbones.timm_models import TimmExtractor
 from dpcl_core.data.dataset import Images
-from dpcl_core.errors import BadInput
 from tests.support.asserting import refuses
+from tests.support.watching import watched
 
 CARD = catalog.card("lite0")
 pytestmark = pytest.mark.skipif(catalog.available(CARD) is not None, reason="lite0 is not here: dpcl fetch lite0")
@@ -67,10 +67,7 @@ def test_features_do_not_depend_on_the_pictures_beside_them() -> None:
 def test_pictures_are_kept_as_they_are_computed_and_shared_by_sets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(timm_models, "_KEPT_AT_ONCE", 4)
     computed: list[int] = []
-    honest = TimmExtractor._computed
-    monkeypatch.setattr(
-        TimmExtractor, "_computed", lambda self, images, rows: (computed.append(len(rows)), honest(self, images, rows))[1]
-    )
+    watched(monkeypatch, TimmExtractor, "_computed", lambda _, given: computed.append(len(given[2])))
     given = pictures(11)
     stopped = extractor.load("lite0", resolution=96).batches(Images(given, (48, 48, 3)))
     assert [len(next(stopped)) for _ in range(3)] == [0, 4, 4]
@@ -97,5 +94,4 @@ def test_any_other_file_is_refused_before_it_is_opened(tmp_path: Path, monkeypat
 
 def test_other_resolutions_are_refused_in_a_sentence() -> None:
     refuses(r"= 97: must be one of 224, 160, 128, 96 with data.backbone = lite0$", extractor.load, "lite0", resolution=97)
-    with pytest.raises(BadInput, match=r"^data.resolution = 96: must be left out with data.backbone = pixels$"):
-        extractor.load("pixels", resolution=96)
+    refuses(r"^data.resolution = 96: must be left out with data.backbone = pixels$", extractor.load, "pixels", resolution=96)

@@ -24,7 +24,8 @@ from dpcl_core.events import CellFinished, TaskLearned, of_kind
 from dpcl_core.methods.features import adapters, side_by_side
 from dpcl_core.methods.features.side_by_side import Gradients
 from tests.methods import clipped_sums
-from tests.support import asserting, second_device
+from tests.support import second_device
+from tests.support.asserting import raising, refusal_of, refuses
 from tests.support.own_networks import SHAPE, convolutions
 
 pytestmark = pytest.mark.usefixtures("home")
@@ -84,7 +85,7 @@ REFUSED: dict[str, tuple[Callable[[], nn.Module], str]] = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_a_layer_that_mixes_examples_is_refused_by_name(name: str) -> None:
     make, said = REFUSED[name]
-    asserting.refuses(rf"^data\.backbone = own:tried: {said}", load, make)
+    refuses(rf"^data\.backbone = own:tried: {said}", load, make)
 
 
 @pytest.mark.parametrize("norm", [None, nn.InstanceNorm2d, lambda n: nn.GroupNorm(1, n)])
@@ -98,13 +99,13 @@ def test_a_network_whose_layers_keep_examples_apart_is_taken(norm: Callable[[int
 )
 def test_what_cannot_be_registered_is_said_in_one_sentence(asked: dict[str, Any], field: str) -> None:
     given = {"name": "mine", "make": convolutions, "shape": SHAPE, **asked}
-    assert asserting.refusal_of(dpcl.register_network, **given).field == field
+    assert refusal_of(dpcl.register_network, **given).field == field
 
 
 def test_unknown_names_and_broken_modules_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    asserting.refuses("register_network or a module in DPCL_NETWORKS", catalog.card, "own:nobody")
+    refuses("register_network or a module in DPCL_NETWORKS", catalog.card, "own:nobody")
     monkeypatch.setenv("DPCL_NETWORKS", "no_such_module")
-    asserting.refuses(r"^DPCL_NETWORKS = no_such_module: must be a module on PYTHONPATH", catalog.names)
+    refuses(r"^DPCL_NETWORKS = no_such_module: must be a module on PYTHONPATH", catalog.names)
 
 
 def test_a_module_that_is_named_is_listed_without_torch(tmp_path: Path) -> None:
@@ -136,8 +137,7 @@ def test_an_example_s_features_are_the_same_alone_and_beside_others() -> None:
     together = extractor.features("own:tried", rows)
     for row in (0, 17, 39):
         np.testing.assert_array_equal(extractor.features("own:tried", rows.take(np.array([row]))), together[[row]])
-    with pytest.raises(errors.BadInput, match="reads examples of 6 numbers, and these have 5"):
-        extractor.features("own:tried", Vectors(rows.values[:, :5]))
+    refuses("reads examples of 6 numbers, and these have 5", extractor.features, "own:tried", Vectors(rows.values[:, :5]))
 
 
 def whole(make: Callable[[], nn.Module] = convolutions) -> tuple[adapters.Adapted, np.ndarray, np.ndarray]:
@@ -217,11 +217,10 @@ def test_a_run_trains_it_within_its_budget_and_better_than_chance(method: str, a
 def test_it_is_refused_where_it_reads_no_such_data() -> None:
     dpcl.register_network("tried", convolutions, shape=SHAPE, trained_on="digits", saw=("digits",))
     asked: dict[str, Any] = {"method": "naive", "data": {"dataset": "digits", "backbone": "own:tried"}}
-    asserting.refuses("was trained on digits", checks.check_run, checks.parse(asked))
+    refuses("was trained on digits", checks.check_run, checks.parse(asked))
     own_networks.register_network("tried", lambda: nn.Linear(6, 2), shape=(6,))
     for adapter in ("head", "all"):
-        with pytest.raises(errors.BadInput, match=r"^data\.(backbone|dataset)"):
-            checks.check_run(checks.parse({**asked, "params": {"adapter": adapter}}))
+        refuses(r"^data\.(backbone|dataset)", checks.check_run, checks.parse({**asked, "params": {"adapter": adapter}}))
 
 
 # Networks to be adapted, the pictures they read, their batches, and what a graphics card changes.
@@ -369,10 +368,7 @@ def test_batch_that_does_not_fit_is_halved_until_it_does(error: Exception) -> No
 
 @pytest.mark.parametrize(("error", "said"), [(MemoryError(), "1x1 pixels"), (RuntimeError("shapes do not match"), "shapes")])
 def test_one_image_too_large_for_memory_and_other_errors_end_it(error: Exception, said: str) -> None:
-    def forward(pixels: Tensor) -> Tensor:
-        raise error
-
-    asserting.refuses(said, joined, forward, error=type(error))
+    refuses(said, joined, raising(error), error=type(error))
 
 
 def test_a_card_takes_larger_batches_as_far_as_its_memory_goes() -> None:
@@ -441,10 +437,7 @@ def test_what_is_recorded_is_replayed_on_new_inputs_and_once_for_each_shape(monk
 def test_what_cannot_be_recorded_is_called_and_memory_that_does_not_suffice_is_said(
     error: RuntimeError, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refused(function: object, places: object) -> None:
-        raise error
-
-    monkeypatch.setattr(gpu, "recorded", refused)
+    monkeypatch.setattr(gpu, "recorded", raising(error))
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     negative = gpu.Replayed(torch.neg, "cuda:0")
     if isinstance(error, torch.OutOfMemoryError):

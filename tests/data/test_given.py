@@ -2,6 +2,7 @@
 
 import zipfile
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -106,34 +107,37 @@ def test_frames_of_polars_and_tables_of_arrow_are_those_of_pandas() -> None:
     assert columns_of(odd) == {"x": [None, None], "kind": ["a", "b"], "rate": [1.0, 2.0]}
 
 
-class Squares:
-    """A map-style dataset of torch without tensors: a length, and (x, y) for a number."""
+@dataclass(frozen=True)
+class MapStyle:
+    """A dataset of torch without tensors: a length, and (x, y) for a number."""
 
-    def __init__(self, kind: str) -> None:
-        self.kind, self.n = kind, N
+    rows: list[tuple[object, object]]
 
     def __len__(self) -> int:
-        return self.n
+        return len(self.rows)
 
     def __getitem__(self, place: int) -> tuple[object, object]:
-        import torch
+        return self.rows[place]
 
-        label = place % 3
-        picture = np.full((6, 6 + place % 2), 80 * label + place % 40, np.uint8)
-        picture[0, 0] = place % 256
-        vector = torch.full((8,), float(label)) + place / N
-        of_kind = {"vectors": vector, "pictures": picture, "pillow": Image.fromarray(picture), "texts": f"{label} {place}"}
-        return of_kind[self.kind], torch.tensor(label) if self.kind == "vectors" else label
+
+def item(kind: str, place: int) -> tuple[object, object]:
+    import torch
+
+    label = place % 3
+    picture = np.full((6, 6 + place % 2), 80 * label + place % 40, np.uint8)
+    picture[0, 0] = place % 256
+    vector = torch.full((8,), float(label)) + place / N
+    of_kind = {"vectors": vector, "pictures": picture, "pillow": Image.fromarray(picture), "texts": f"{label} {place}"}
+    return of_kind[kind], torch.tensor(label) if kind == "vectors" else label
 
 
 def test_a_map_style_dataset_is_read_item_by_item() -> None:
-    found = {kind: dpcl.check(Squares(kind)) for kind in ("vectors", "pictures", "pillow", "texts")}
+    kinds = ("vectors", "pictures", "pillow", "texts")
+    found = {kind: dpcl.check(MapStyle([item(kind, place) for place in range(N)])) for kind in kinds}
     assert [one.understood.kind for one in found.values()] == ["embedding", "image", "image", "text"]
     assert all(one.classes == ("0", "1", "2") for one in found.values())
     assert found["pictures"].n_test == found["pillow"].n_test
-    empty = Squares("vectors")
-    empty.n = 0
-    for wrong, field in ((empty, "data"), ([1, 2], "data"), (np.zeros((3, 2)), "data"), ({"x": 1}, "data")):
+    for wrong, field in ((MapStyle([]), "data"), ([1, 2], "data"), (np.zeros((3, 2)), "data"), ({"x": 1}, "data")):
         assert refusal_of(dpcl.check, wrong).field == field
 
 
@@ -185,36 +189,23 @@ def test_an_odd_cell_changes_no_other_and_refuses_nothing(odd: object) -> None:
     assert usual["x"][1:] == other["x"][1:] == ["two", "three"]
 
 
+def outlined(data: object, target: str | None) -> tuple[tuple[str, ...], int, list[int], list[int], understood.Understood]:
+    """All that is public of data: classes, sizes, test rows and their labels, and what is understood of the columns."""
+    with handed.as_file(data, "mine") as path, taken_in(Given(path, Asked(Columns(target=target)))) as name:
+        found = outline.outline(catalog.card(name))
+        tested, said = found.test, understood.understood(found)
+        return found.classes, found.n_train, tested.rows.tolist(), tested.labels.tolist(), said
+
+
 def test_neighbours_are_outlined_alike() -> None:
     """A row with a missing category, an odd text or an infinite number moves none of the other rows."""
-
-    def outlined(data: pd.DataFrame) -> tuple[object, ...]:
-        with handed.as_file(data, "mine") as path, taken_in(Given(path, Asked(Columns(target="kind")))) as name:
-            found = outline.outline(catalog.card(name))
-            return found.classes, found.n_train, found.test.labels.tolist()
-
     usual = frame().drop(columns=["user"])
-    card = outlined(usual)
-    with handed.as_file(usual, "mine") as path, taken_in(Given(path, Asked(Columns(target="kind")))) as name:
-        found = outline.outline(catalog.card(name))
-        private = sorted(set(range(N)) - set(found.test.rows.tolist()))[0]
+    card = outlined(usual, "kind")
+    private = sorted(set(range(N)) - set(card[2]))[0]
     odd = usual.copy()
     odd.loc[private, "size"] = np.inf
     odd.loc[private, "kind"] = None
-    assert outlined(odd) == card
-
-
-class Rows:
-    """A map-style dataset of vectors with a label each."""
-
-    def __init__(self, numbers: NDArray[np.float64], labels: list[object]) -> None:
-        self.rows = [*zip(numbers, labels, strict=True)]
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def __getitem__(self, place: int) -> tuple[object, object]:
-        return self.rows[place]
+    assert outlined(odd, "kind") == card
 
 
 def table(numbers: NDArray[np.float64], labels: Any) -> pd.DataFrame:
@@ -239,7 +230,7 @@ DOORS: dict[str, Callable[[NDArray[np.float64], list[object]], object]] = {
     "lists": lambda numbers, labels: (numbers.tolist(), labels),
     "numbers in a list": lambda numbers, labels: (numbers, [{"a": 0, "b": 1}.get(str(one), one) for one in labels]),
     "hub": of_the_hub,
-    "map-style": Rows,
+    "map-style": lambda numbers, labels: MapStyle([*zip(numbers, labels, strict=True)]),
 }
 
 
@@ -252,20 +243,14 @@ def test_a_private_row_changes_nothing_but_itself_through_any_door(door: str, od
     """Its own coin may fall on the public side then, as a fifth do: of eight rows most do not."""
     numbers, labels = np.random.default_rng(5).normal(size=(120, 4)), [*map(str, "ab" * 60)]
 
-    def outlined(numbers: NDArray[np.float64], labels: list[object]) -> tuple[object, ...]:
-        asked = Asked(Columns(target="label" if door in FRAMES else None))
-        with handed.as_file(DOORS[door](numbers, labels), "mine") as path, taken_in(Given(path, asked)) as name:
-            found = outline.outline(catalog.card(name))
-            public = understood.understood(found)
-            return found.classes, found.n_train, found.test.rows.tolist(), public
-
-    usual = outlined(numbers, [*labels])
+    target = "label" if door in FRAMES else None
+    usual = outlined(DOORS[door](numbers, [*labels]), target)
     alike = []
     for private in sorted(set(range(120)) - set(usual[2]))[:8]:  # type: ignore[call-overload]
         changed, said = numbers.copy(), [*labels]
         said[private] = {"nothing": None, "a long label": "z" * 150}.get(odd, said[private])
         changed[private] = np.nan if odd == "no number" else changed[private]
-        alike.append(outlined(changed, said) == usual)
+        alike.append(outlined(DOORS[door](changed, said), target) == usual)
     assert sum(alike) >= 5
 
 

@@ -25,6 +25,7 @@ from dpcl_core.spec import DataSpec
 from tests.data.making import picture, put, write, write_both, write_pair
 from tests.support.asserting import complaint, document_of, includes, printed, raising, refusal_of, refuses
 from tests.support.doors import DOORS, SINGLE, Change
+from tests.support.watching import watched
 
 
 def test_folders_that_can_be_read_are_listed_and_others_are_not(data_dir: Path, tmp_path: Path) -> None:
@@ -49,8 +50,7 @@ def test_no_folder_of_data_is_no_trouble(data_dir: Path) -> None:
 @pytest.fixture
 def hers(data_dir: Path, tmp_path: Path) -> Path:
     """The folder of data that a visitor has taken in."""
-    table = tmp_path / "visits.csv"
-    table.write_text("x,label\n" + "".join(f"{row},{'ab'[row % 2]}\n" for row in range(80)), encoding="utf-8")
+    table = put(tmp_path / "visits.csv", "x,label\n" + "".join(f"{row},{'ab'[row % 2]}\n" for row in range(80)))
     with intake.taken_in(intake.Given(table, Asked(), "anna")) as name:
         pass
     assert (name, own.owner(name)) == ("own:visits", "anna")
@@ -77,16 +77,15 @@ def test_data_put_there_by_hand_or_taken_in_from_a_terminal_are_everybodys(hers:
 
 def test_the_disk_has_the_owner_before_the_data_have_their_name(data_dir, tmp_path, monkeypatch):
     """A power cut could otherwise leave an empty file, which gives the data to everybody."""
-    waited, wait = list[str](), paths.keep_names
+    waited = list[str]()
 
-    def keep_names(folder: Path) -> None:
+    def kept(_found: object, given: tuple[Path]) -> None:
         assert not (paths.home() / "data" / "visits").exists()
-        waited.append((folder / own.OWNER).read_text(encoding="ascii"))
-        wait(folder)
+        waited.append((given[0] / own.OWNER).read_text(encoding="ascii"))
 
-    monkeypatch.setattr(paths, "keep_names", keep_names)
-    (tmp_path / "visits.csv").write_text("x,label\n" + "1,a\n2,b\n" * 40, encoding="utf-8")
-    with intake.taken_in(intake.Given(tmp_path / "visits.csv", Asked(), "anna")):
+    watched(monkeypatch, paths, "keep_names", kept)
+    table = put(tmp_path / "visits.csv", "x,label\n" + "1,a\n2,b\n" * 40)
+    with intake.taken_in(intake.Given(table, Asked(), "anna")):
         pass
     assert waited == ["anna"]
 
@@ -318,11 +317,9 @@ def taken_in_before(name: str) -> str:
     """Data as the version before has left them in the home: a schema without a rule, and a mark of where they came from."""
     write, said, _ = BEFORE[name]
     folder = paths.home() / "data" / name.replace(".", "-")
-    folder.mkdir(parents=True)
+    for of, content in ((schema.NAME, said), (own.ORIGIN, "x"), (own.OWNER, "")):
+        put(folder / of, content)
     write(folder / name)
-    (folder / schema.NAME).write_text(said, encoding="utf-8")
-    for of, content in ((own.ORIGIN, "x"), (own.OWNER, "")):
-        (folder / of).write_text(content, encoding="ascii")
     return f"own:{folder.name}"
 
 

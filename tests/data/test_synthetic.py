@@ -3,6 +3,8 @@
 import json
 import math
 import re
+from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -296,25 +298,24 @@ def test_it_is_made_once(folder: Path) -> None:
     assert sorted(path.name for path in folder.iterdir()) == ["made.json", "test.parquet", "train.parquet"]
 
 
-@pytest.mark.parametrize("name", ["train.parquet", "test.parquet"])
-@pytest.mark.parametrize("harm", ["cut", "bit", "gone"])
-def test_a_damaged_file_is_made_anew(folder: Path, name: str, harm: str) -> None:
+HARMS: list[Callable[[bytes], bytes]] = [
+    lambda content: content[: len(content) // 2],
+    lambda content: content[:1000] + bytes([content[1000] ^ 1]) + content[1001:],
+]
+RECORDS = [b"", b"no json", b"[]", b'{"identity": 3}', b"\xff"]
+
+
+@pytest.mark.parametrize(("name", "harm"), [
+    *product(["train.parquet", "test.parquet"], [None, *HARMS]),
+    *(("made.json", lambda _, record=record: record) for record in RECORDS),
+])
+def test_a_damaged_file_is_made_anew(folder: Path, name: str, harm: Callable[[bytes], bytes] | None) -> None:
     content = (folder / name).read_bytes()
-    if harm == "gone":
-        (folder / name).unlink()
-    else:
-        flipped = content[:1000] + bytes([content[1000] ^ 1]) + content[1001:]
-        (folder / name).write_bytes(content[: len(content) // 2] if harm == "cut" else flipped)
+    (folder / name).unlink()
+    if harm is not None:
+        (folder / name).write_bytes(harm(content))
     files.find(catalog.card(TINY))
     assert (folder / name).read_bytes() == content
-
-
-@pytest.mark.parametrize("record", [b"", b"no json", b"[]", b'{"identity": 3}', b"\xff"])
-def test_a_damaged_record_is_made_anew(folder: Path, record: bytes) -> None:
-    content = (folder / "made.json").read_bytes()
-    (folder / "made.json").write_bytes(record)
-    files.find(catalog.card(TINY))
-    assert (folder / "made.json").read_bytes() == content
 
 
 def test_another_version_is_made_anew(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,7 +24,7 @@ from dpcl_core.data.dataset import Dataset, Vectors
 from dpcl_core.data.load import load_dataset
 from dpcl_core.spec import DataSpec
 from tests.data.making import location, put, refusal, write
-from tests.support.asserting import refusal_of, refuses
+from tests.support.asserting import refuses
 from tests.support.waiting import python
 
 SCHEMA = """
@@ -43,8 +43,14 @@ def read(name: str = "own:mine") -> tuple[Dataset, NDArray[np.float32]]:
     return found, found.train.images.values
 
 
-def test_declared_bounds_and_categories_and_nothing_else_decide_values(data_dir: Path) -> None:
-    mine = data_dir / "mine"
+@pytest.fixture
+def mine(data_dir: Path) -> Path:
+    """An empty folder of own:mine."""
+    (data_dir / "mine").mkdir()
+    return data_dir / "mine"
+
+
+def test_declared_bounds_and_categories_and_nothing_else_decide_values(mine: Path) -> None:
     put(mine / "schema.toml", SCHEMA)
     put(mine / "test.csv", "age,sex,died\n50,f,no\n50,m,yes\n")
     put(mine / "train.csv", "age,sex,died\n25,f,no\n300,m,yes\n-5,x,yes\n,,no\nold,f,no\ninf,m,no\n")
@@ -104,11 +110,10 @@ def test_whatever_a_cell_holds_has_values_that_depend_on_it_alone(cells: list[st
         assert np.array_equal(together, np.concatenate(alone))
 
 
-def test_embeddings_of_any_width_have_length_one(data_dir: Path) -> None:
+def test_embeddings_of_any_width_have_length_one(data_dir: Path, mine: Path) -> None:
     rows = np.array([[3, 4, 0], [1e30, 0, 0], [0, 0, 0], [np.nan, 1, 1], [np.inf, 0, 0]])
-    (data_dir / "mine").mkdir()
     for split in ("train", "test"):
-        np.savez(data_dir / "mine" / f"{split}.npz", x=rows, y=np.array([5, 5, 7, 7, 5]))
+        np.savez(mine / f"{split}.npz", x=rows, y=np.array([5, 5, 7, 7, 5]))
     found, values = read()
     assert np.allclose(values, [[0.6, 0.8, 0], [1, 0, 0], [0, 0, 0], [0, 0, 0], [0, 0, 0]])
     assert found.classes == ("5", "7")
@@ -119,24 +124,22 @@ def test_embeddings_of_any_width_have_length_one(data_dir: Path) -> None:
     assert np.allclose(values, [[0.6, 0.8, 0], [0, 0, 0], [0, 0, 0]])
 
 
-def test_every_array_of_one_value_a_row_is_a_column_that_can_have_a_role(data_dir: Path) -> None:
+def test_every_array_of_one_value_a_row_is_a_column_that_can_have_a_role(mine: Path) -> None:
     rng = np.random.default_rng(0)
     wards, labels = np.array(["north", "south"])[np.arange(40) % 2], np.arange(40) % 4
     arrays = {"features": rng.normal(size=(40, 3)), "y": labels, "ward": wards, "means": np.zeros(3), "twice": np.eye(40)}
-    (data_dir / "mine").mkdir()
-    np.savez(data_dir / "mine" / "all.npz", **arrays)
-    assert sheets.header(data_dir / "mine" / "all.npz", catalog.card("own:mine")) == ["embedding", "label", "ward"]
+    np.savez(mine / "all.npz", **arrays)
+    assert sheets.header(mine / "all.npz", catalog.card("own:mine")) == ["embedding", "label", "ward"]
     for target, classes in (("y", ("0", "1", "2", "3")), ("ward", ("north", "south"))):
         (found,) = catalog.outlines(replace(catalog.card("own:mine"), roles=(("target", target),)))
         assert found.classes == classes
 
 
 @pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet", "npz"])
-def test_a_column_is_not_called_by_what_commands_a_terminal(suffix: str, data_dir: Path) -> None:
+def test_a_column_is_not_called_by_what_commands_a_terminal(suffix: str, mine: Path) -> None:
     columns = {"x": np.zeros((4, 2)), "b\x1b[2J": np.arange(4), "label": np.arange(4) % 2}
     plain = {name: of.tolist() for name, of in columns.items() if of.ndim == 1}
-    path = data_dir / "mine" / f"all.{suffix}"
-    path.parent.mkdir()
+    path = mine / f"all.{suffix}"
     if suffix == "npz":
         np.savez(path, **columns)
     elif suffix == "parquet":
@@ -149,9 +152,7 @@ def test_a_column_is_not_called_by_what_commands_a_terminal(suffix: str, data_di
     refuses(said, load_dataset, DataSpec(dataset="own:mine"))
 
 
-def test_pickled_objects_and_bombs_are_no_embeddings(data_dir: Path) -> None:
-    mine = data_dir / "mine"
-    mine.mkdir()
+def test_pickled_objects_and_bombs_are_no_embeddings(mine: Path) -> None:
     np.savez(mine / "a.npz", x=np.array([{"a": 1}], dtype=object), y=np.array(["a"]))
     assert refusal().value == "objects"
     np.savez(mine / "a.npz", x=np.zeros((3, 2)))
@@ -201,21 +202,6 @@ def test_the_kept_rows_of_a_person_depend_on_that_persons_usable_rows_alone(data
     assert outline.outline(card).train.labels.tolist() == [0, 0, 1]
 
 
-@pytest.mark.parametrize(("schema", "sentence"), [
-    ("[features.age]\nlow = 5", "must have both low and high"),
-    ("[features.age]\nlow = 5\nhigh = 5", "must have a low below its high"),
-    ('[features.age]\nlow = 0\nhigh = 5\ncategories = ["a"]', "only one of them"),
-    ("[features.height]\nlow = 0\nhigh = 5", "features.height = no such column: must be one of the columns age, sex"),
-    ('[columns]\ntarget = "dead"', "target = dead: must be a column of own:mine/train.csv: age, sex, died"),
-    ("per_person = 0", "greater than or equal to 1"),
-])
-def test_a_wrong_schema_is_refused_in_one_sentence(schema: str, sentence: str, data_dir: Path) -> None:
-    put(data_dir / "mine" / "schema.toml", schema)
-    for split in ("train", "test"):
-        put(data_dir / "mine" / f"{split}.csv", "age,sex,died,label\n50,f,no,x\n50,m,yes,y\n")
-    assert sentence in str(refusal())
-
-
 def test_months_and_sites_are_sources(data_dir: Path) -> None:
     rows = [(f"2024-0{1 + row % 3}-1{row % 9}", row % 7, "ab"[row % 2]) for row in range(60)]
     content = "day,x,y\n" + "".join(f"{day},{x},{y}\n" for day, x, y in rows)
@@ -249,6 +235,12 @@ def test_a_schema_comes_before_the_test_part(data_dir: Path) -> None:
 
 
 @pytest.mark.parametrize(("schema", "sentence"), [
+    ("[features.age]\nlow = 5", "must have both low and high"),
+    ("[features.age]\nlow = 5\nhigh = 5", "must have a low below its high"),
+    ('[features.age]\nlow = 0\nhigh = 5\ncategories = ["a"]', "only one of them"),
+    ("[features.height]\nlow = 0\nhigh = 5", "features.height = no such column: must be one of the columns"),
+    ('[columns]\ntarget = "dead"', "target = dead: must be a column of own:mine/train.csv: text, label"),
+    ("per_person = 0", "greater than or equal to 1"),
     ("n_train = 0\n", "own:mine/schema.toml.n_train = 0"),
     ("classes = 3\n", "own:mine/schema.toml.classes = 3"),
     ('classes = ["a", "a"]\n', "own:mine/schema.toml.classes = a, a"),
@@ -262,7 +254,7 @@ def test_a_schema_comes_before_the_test_part(data_dir: Path) -> None:
 ])
 def test_what_is_wrong_with_a_schema_is_said(schema: str, sentence: str, data_dir: Path) -> None:
     with_schema(data_dir, schema)
-    assert location(refusal_of(load_dataset, DataSpec(dataset="own:mine"))).startswith(sentence)
+    assert sentence in f"{location(refusal())}: {refusal().allowed}"
 
 
 N, WIDTH, CLASSES = 3000, 128, 7
@@ -313,11 +305,10 @@ def loaded(name: str) -> tuple[NDArray[np.generic], ...]:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_file_read_in_pieces_of_any_size_is_the_same(data_dir: Path, monkeypatch: pytest.MonkeyPatch, form: str) -> None:
-    (data_dir / "mine").mkdir()
-    FORMS[form](data_dir / "mine", *rows())
+def test_a_file_read_in_pieces_of_any_size_is_the_same(mine: Path, monkeypatch: pytest.MonkeyPatch, form: str) -> None:
+    FORMS[form](mine, *rows())
     whole = loaded("own:mine")
-    path = next((data_dir / "mine").iterdir())
+    path = next(mine.iterdir())
     card = catalog.card("own:mine")
     for size in (9_000, 300_000):
         monkeypatch.setattr(sheets, "_PIECE", size)
@@ -328,12 +319,11 @@ def test_a_file_read_in_pieces_of_any_size_is_the_same(data_dir: Path, monkeypat
             np.testing.assert_array_equal(now, before)
 
 
-def test_keys_are_digests_of_the_whole_row_and_equal_rows_are_told_apart(data_dir: Path) -> None:
+def test_keys_are_digests_of_the_whole_row_and_equal_rows_are_told_apart(mine: Path) -> None:
     """The canonical text is that of double precision, by name, whatever the file; long equal rows have numbers, too."""
     values, labels = rows(40, 16)
     values[1::2], labels[1::2] = values[::2], labels[::2]
-    (data_dir / "mine").mkdir()
-    npz(data_dir / "mine", values, labels)
+    npz(mine, values, labels)
     texts = [
         b"embedding\x1f" + row.astype(np.float64).tobytes() + b"\x1elabel\x1f" + str(label).encode()
         for row, label in zip(values, labels, strict=True)
@@ -343,13 +333,12 @@ def test_keys_are_digests_of_the_whole_row_and_equal_rows_are_told_apart(data_di
 
 
 @pytest.mark.parametrize("form", ["npz", "lists", "fixed lists"])
-def test_reading_takes_little_more_than_the_values(data_dir: Path, monkeypatch: pytest.MonkeyPatch, form: str) -> None:
+def test_reading_takes_little_more_than_the_values(mine: Path, monkeypatch: pytest.MonkeyPatch, form: str) -> None:
     """What numpy, Python and Arrow hold at once, with pieces as small beside this file as beside a real one."""
     for module, name, size in ((sheets, "_PIECE", 2**17), (table_features, "_BLOCK", 2**14)):
         monkeypatch.setattr(module, name, size)
-    (data_dir / "mine").mkdir()
     values, labels = rows(12_000, 256)
-    FORMS[form](data_dir / "mine", values, labels)
+    FORMS[form](mine, values, labels)
     n_bytes = values.nbytes
     del values
     loaded("own:mine")  # modules are loaded
@@ -384,10 +373,9 @@ def run_of(name: str, **more: object) -> checks.RunSpec:
     return checks.parse({"data": data, "scenario": {"tasks": CLASSES}, "privacy": {"epsilons": [1.0, 8.0], "delta": 1e-7}})
 
 
-def test_what_a_run_needs_follows_from_public_sizes_and_is_refused_where_there_is_less(data_dir, monkeypatch):
-    (data_dir / "mine").mkdir()
+def test_what_a_run_needs_follows_from_public_sizes_and_is_refused_where_there_is_less(mine, monkeypatch):
     values, labels = rows()
-    npz(data_dir / "mine", values, labels)
+    npz(mine, values, labels)
     facts = catalog.facts("own:mine")
     needed = catalog.needed_bytes(DataSpec(dataset="own:mine"))
     assert needed == 5e8 + 2.2 * 4 * (facts.n_train + facts.n_test) * WIDTH
@@ -398,13 +386,12 @@ def test_what_a_run_needs_follows_from_public_sizes_and_is_refused_where_there_i
     refuses(few, lambda: checks.check_run(run_of("own:mine")))
     checks.check_run(run_of("own:mine", train_per_class=10))
     private = outline.outline(catalog.card("own:mine")).train.rows
-    npz(data_dir / "mine", np.delete(values, private[:1], axis=0), np.delete(labels, private[:1]))
+    npz(mine, np.delete(values, private[:1], axis=0), np.delete(labels, private[:1]))
     assert catalog.needed_bytes(DataSpec(dataset="own:mine")) == needed, "a private row moved what is said of memory"
 
 
-def test_what_a_run_needs_is_said_with_what_was_understood(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (data_dir / "mine").mkdir()
-    npz(data_dir / "mine", *rows())
+def test_what_a_run_needs_is_said_with_what_was_understood(mine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    npz(mine, *rows())
     assert not [one for one in understood.understand("own:mine").assumed if "memory" in one]
     monkeypatch.setattr(catalog, "needed_bytes", lambda data: 11.6e9)
     assert "A run needs about 12 GB of memory." in understood.understand("own:mine").assumed

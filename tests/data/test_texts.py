@@ -24,6 +24,7 @@ from dpcl_core.errors import BadInput, DataMissing
 from dpcl_core.scenarios import catalog as previews
 from dpcl_core.scenarios.catalog import Federated, SourceIncremental, preview
 from dpcl_core.spec import DataSpec
+from tests.data import making
 from tests.data.making import location, refusal, write, write_both
 from tests.support.asserting import refuses
 
@@ -31,12 +32,26 @@ MINE = "own:mine"
 GOOD = "text,label\nall is well,good\nwoe,bad\n"
 
 
-def put(folder: Path, **files: str | bytes) -> Path:
-    """CSV files by name in the folder of own:mine."""
-    (folder / "mine").mkdir(exist_ok=True)
+def put(folder: Path, ending: str = "csv", **files: str | bytes) -> Path:
+    """Files by name in the folder of own:mine."""
     for name, content in files.items():
-        (folder / "mine" / f"{name}.csv").write_bytes(content.encode() if isinstance(content, str) else content)
+        making.put(folder / "mine" / f"{name}.{ending}", content)
     return folder / "mine"
+
+
+def written(*texts: str, ends: str = "\n") -> str:
+    """CSV of these texts, the last one with a label of its own."""
+    file = io.StringIO()
+    rows = [(text, "a") for text in texts[:-1]]
+    csv.writer(file, lineterminator=ends).writerows([("text", "label"), *rows, (texts[-1], "b")])
+    return file.getvalue()
+
+
+def read_back(folder: Path, text: str, ends: str) -> str:
+    """What is read of a text between such ends of lines."""
+    content = written(text, "other", ends=ends)
+    put(folder, train=content, test=content)
+    return strings(read())[0]
 
 
 def read(**subset: int) -> Dataset:
@@ -70,22 +85,19 @@ def test_labels_that_are_numbers_keep_their_order(data_dir: Path) -> None:
 @pytest.mark.parametrize(
     "text", ["🙂👩‍👩‍👧 ünï", "שלום עולם مرحبا", "x" * 100_000, "word " * 20_000, "\ufeffmark", " edge ", "=1+1"])
 def test_any_text_is_read_as_it_is(data_dir: Path, text: str) -> None:
-    file = io.StringIO()
-    csv.writer(file, lineterminator="\n").writerows([("text", "label"), (text, "a"), ("other", "b")])
-    put(data_dir, train=file.getvalue(), test=file.getvalue())
-    assert strings(read())[0] == text
+    assert read_back(data_dir, text, "\n") == text
 
 
 def test_a_text_of_several_lines_is_read_from_json_lines_and_in_a_public_csv(data_dir: Path) -> None:
     """In a private CSV every line is judged alone: an open quote of one person must not swallow the rows of others."""
-    text, file = "a\nb\r\nc", io.StringIO()
-    csv.writer(file, lineterminator="\n").writerows([("text", "label"), ("first", "a"), (text, "a"), ("other", "b")])
-    put(data_dir, train=file.getvalue(), test=file.getvalue())
+    text = "a\nb\r\nc"
+    content = written("first", text, "other")
+    put(data_dir, train=content, test=content)
     assert (strings(read()), strings(read(), "test")) == (["first", "other"], ["first", text, "other"])
     for split in ("train", "test"):
         (data_dir / "mine" / f"{split}.csv").unlink()
         rows = [json.dumps({"text": one, "label": label}) for one, label in ((text, "a"), ("other", "b"))]
-        (data_dir / "mine" / f"{split}.jsonl").write_text("\n".join(rows), encoding="utf-8")
+        put(data_dir, "jsonl", **{split: "\n".join(rows)})
     assert strings(read()) == [text, "other"]
 
 
@@ -96,10 +108,7 @@ _WORDS = _LETTERS.filter(lambda one: bool(one.strip(" .0123456789+-").strip())) 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(_WORDS)
 def test_what_a_csv_writer_writes_is_read_back(data_dir: Path, text: str) -> None:
-    file = io.StringIO()
-    csv.writer(file).writerows([("text", "label"), (text, "a"), ("other", "b")])
-    put(data_dir, train=file.getvalue(), test=file.getvalue())
-    assert strings(read())[0] == text
+    assert read_back(data_dir, text, "\r\n") == text
 
 
 TEST = "own:mine/test.csv"
@@ -160,21 +169,27 @@ def test_parquet_with_words_for_labels_and_spans(data_dir: Path) -> None:
     assert found.classes == ("left", "rain")
 
 
-@pytest.mark.parametrize(("spans", "expected"), [
-    ([{"start": 0, "end": 99, "kind": "NAME"}], "0 to 99"),
-    ([{"start": 2, "end": 2, "kind": "NAME"}], "2 to 2"),
-    ([{"start": -1, "end": 2, "kind": "NAME"}], "-1 to 2"),
-    ([{"start": 0, "end": 3, "kind": "NAMES"}], "NAMES"),
-    ([{"from": 0, "to": 3}], "[{'from': 0, 'to': 3}]"),
+WRONG_SPANS: list[tuple[dict[str, object], str]] = [
+    ({"start": 0, "end": 99, "kind": "NAME"}, "0 to 99"),
+    ({"start": 2, "end": 2, "kind": "NAME"}, "2 to 2"),
+    ({"start": -1, "end": 2, "kind": "NAME"}, "-1 to 2"),
+    ({"start": 0, "end": 3, "kind": "NAMES"}, "NAMES"),
+    ({"from": 0, "to": 3}, "[{'from': 0, 'to': 3}]"),
+]
+
+
+@pytest.mark.parametrize(("columns", "where"), [
+    ({"text": ["a", None], "label": [0, 1]}, "row 1, text = nothing"),
+    *(
+        ({"text": ["Ann left.", "It."], "label": ["a", "b"], "spans": [[span], []]}, f"row 0, spans = {said}")
+        for span, said in WRONG_SPANS
+    ),
+    ({"tokens": [["a"], ["b", "c"]], "tags": [["O"], ["O"]]}, "sentence 1 = 2 and 1"),
+    ({"tokens": [["a"], []], "tags": [["O"], ["O"]]}, "sentence 1 = 0 and 1"),
 ])
-def test_a_wrong_span_is_refused(data_dir: Path, spans: list[object], expected: str) -> None:
-    write_both(data_dir / "mine", text=["Ann left.", "It."], label=["a", "b"], spans=pa.array([spans, []]))
-    assert location(refusal()) == f"own:mine/test.parquet row 0, spans = {expected}"
-
-
-def test_nulls_in_parquet_are_refused(data_dir: Path) -> None:
-    write_both(data_dir / "mine", text=["a", None], label=[0, 1])
-    assert location(refusal()) == "own:mine/test.parquet row 1, text = nothing"
+def test_parquet_files_that_cannot_be_read(columns: dict[str, object], where: str, data_dir: Path) -> None:
+    write_both(data_dir / "mine", **columns)
+    assert location(refusal()) == f"own:mine/test.parquet {where}"
 
 
 def test_own_texts_are_shown_only_where_their_owner_says_so(data_dir: Path) -> None:
@@ -264,12 +279,6 @@ def document(*words: str, name: str = "bc/some/00/some_0001") -> str:
     return "\n".join([f"#begin document ({name}); part 000", *lines, "", "#end document", ""])
 
 
-def conll(folder: Path, **files: str) -> None:
-    (folder / "mine").mkdir(exist_ok=True)
-    for name, content in files.items():
-        (folder / "mine" / f"{name}.conll").write_text(content, encoding="utf-8")
-
-
 def words(found: Dataset, split: str = "train") -> list[tuple[str, ...]]:
     return list(getattr(found, split).images.words)
 
@@ -288,11 +297,12 @@ def test_parquet_files_give_a_row_a_word(data_dir: Path) -> None:
 
 def test_conll_files_of_ontonotes_are_read(data_dir: Path) -> None:
     spoken = document("Ada=(PERSON*", "Smith=*)", "of=*", "Acme=(ORG)", "slept=*")
-    conll(data_dir, train=spoken + document("Rain=*", name="nw/x/1"), test=spoken + document("Rome=(GPE)", name="nw/x/2"))
+    rain = document("Rain=*", name="nw/x/1")
+    put(data_dir, "conll", train=spoken + rain, test=spoken + document("Rome=(GPE)", name="nw/x/2"))
     found = read()
     assert found.classes == ("O", "B-GPE", "I-GPE", "B-ORG", "I-ORG", "B-PERSON", "I-PERSON"), "those of the test part"
-    conll(data_dir, test=spoken + document("Rome=(ORG)", name="nw/x/2"), train=spoken + document("Rain=*", name="nw/x/1")
-        + document("Mars=(PLANET)") + document("Ada=*)") + document("New=*", name="xx/x/1"))  # fmt: skip
+    odd = document("Mars=(PLANET)") + document("Ada=*)") + document("New=*", name="xx/x/1")
+    put(data_dir, "conll", train=spoken + rain + odd, test=spoken + document("Rome=(ORG)", name="nw/x/2"))
     found = read()
     assert [found.classes[label] for label in found.train.labels] == ["B-PERSON", "I-PERSON", "O", "B-ORG", "O", "O"]
     assert [source.name for source in found.sources] == ["bc", "nw"]
@@ -303,7 +313,7 @@ def test_conll_files_of_ontonotes_are_read(data_dir: Path) -> None:
 
 def test_a_single_conll_file_is_divided_by_sentence(data_dir: Path) -> None:
     told = [document(f"{genre}{n}=(ORG)", f"v{n}=*", name=f"{genre}/x/{n}") for n in range(100) for genre in ("bc", "nw")]
-    conll(data_dir, everything="".join(told))
+    put(data_dir, "conll", everything="".join(told))
     found = read()
     assert len(words(found)) + len(words(found, "test")) == 200
     assert abs(len(words(found, "test")) - 40) < 34, "six standard deviations of a binomial of 200 at 0.2"
@@ -334,15 +344,9 @@ def test_a_subset_counts_sentences_of_each_source(data_dir: Path) -> None:
     (document("Ada=Person"), " line 2 = brackets that do not fit"),
 ])
 def test_conll_files_that_cannot_be_read(content: str, where: str, data_dir: Path) -> None:
-    conll(data_dir, train=document("Ada=(PER)"), test=content)
+    put(data_dir, "conll", train=document("Ada=(PER)"), test=content)
     assert location(refusal()) == f"own:mine/test.conll{where}"
     assert "Ada" not in str(refusal()), "a word may be private, and failures are kept"
-
-
-@pytest.mark.parametrize(("lacking", "where"), [(["b", "c"], "2 and 1"), ([], "0 and 1")])
-def test_parquet_files_that_cannot_be_read(lacking: list[str], where: str, data_dir: Path) -> None:
-    write_both(data_dir / "mine", tokens=[["a"], lacking], tags=[["O"], ["O"]])
-    assert location(refusal()) == f"own:mine/test.parquet sentence 1 = {where}"
 
 
 def test_sentences_are_only_taken_whole() -> None:

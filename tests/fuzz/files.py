@@ -20,7 +20,7 @@ from dpcl_core.papers import measured
 from dpcl_core.paths import read_file
 from dpcl_core.privacy import card
 from dpcl_core.runs.store import Store
-from tests.data.making import picture
+from tests.data.making import picture, put
 from tests.support import bad_files, replay
 
 _RAW = {
@@ -59,8 +59,7 @@ def doors(folder: Path) -> list[Door]:
         patch.setattr(export, "_figures", lambda *_: {})
         exported = export.bundle(store, replay.fill(store, spec, list(engine.run(spec))))
     for name, content in exported.items():
-        (folder / "DIR" / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / "DIR" / name).write_bytes(content)
+        put(folder / "DIR" / name, content)
     pixels = np.asarray(digits()[0].content)[:10]
     np.savez(folder / "asked.npz", features=pixels.reshape(10, -1).astype(np.float32) / 255)
     np.save(folder / "asked.npy", pixels.reshape(10, -1).astype(np.float32) / 255)

@@ -22,12 +22,7 @@ _OTHERS = ("v", "large", "run", "preset", "question", "room", "from", "zz", "é"
 _SECONDS = 600  # of a page on a busy machine
 
 
-def pages() -> list[str]:
-    """The names of all pages."""
-    return sorted(path.stem for path in (_ROOT / "pages").glob("*.py") if path.stem != "__init__")
-
-
-def drawn(page: str, draw: random.Random) -> dict[str, str]:
+def _drawn(page: str, draw: random.Random) -> dict[str, str]:
     """The query parameters of a link to a page: half of its values are of the right kind."""
     query: dict[str, str] = {}
     if page == "train":
@@ -40,8 +35,10 @@ def drawn(page: str, draw: random.Random) -> dict[str, str]:
     return query | {draw.choice(_OTHERS): draw.choice(_ODD) for _ in range(draw.choice([0, 0, 1, 2]))}
 
 
-def wrong_with(page: str, query: dict[str, str]) -> str:
-    """What a visitor of the link sees that nobody foresaw, and where it happened; empty if the page is drawn."""
+def trouble(draw: random.Random) -> str:
+    """What a visitor of a link to a page sees that nobody foresaw, and where it happened; empty if the page is drawn."""
+    page = draw.choice(sorted(path.stem for path in (_ROOT / "pages").glob("*.py") if path.stem != "__init__"))
+    query = _drawn(page, draw)
     test = AppTest.from_file(str(_ROOT / "app.py"), default_timeout=_SECONDS).switch_page(f"pages/{page}.py")
     for key, value in query.items():
         test.query_params[key] = value

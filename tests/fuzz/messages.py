@@ -19,6 +19,10 @@ _PATHS = (
     "/_stcore/health", "/_stcore/host-config", "/_stcore/upload_file/x/y", "/media/x", "/component/x/y",
     "/app/static/../../app.py", "/%00", "/%ff", "/..%2f..%2fetc/passwd", "/?" + "a" * 8000,
 )  # fmt: skip
+_VALUES = (
+    ("int_value", -(2**63)), ("json_value", "{" * 5000), ("double_value", float("nan")), ("bytes_value", b"\xff" * 100),
+    ("string_value", "x" * 100_000),
+)  # fmt: skip
 _COOKIES = (
     "dpcl-visitor=" + "0" * 32, "dpcl-visitor=é\x01;;=", "a=\"", "=;=", "x" * 4000, "a/b=1", "a>b=1", "x@y=2; dpcl-visitor=",
 )  # fmt: skip
@@ -105,17 +109,7 @@ def _message(draw: random.Random) -> bytes | str:
     for _ in range(draw.choice([0, 0, 1, 50])):
         widget = good.rerun_script.widget_states.widgets.add()
         widget.id = draw.choice(["", "$$ID-x-y", "\u202e", "x" * 5000])
-        match draw.randrange(5):
-            case 0:
-                widget.int_value = -(2**63)
-            case 1:
-                widget.json_value = "{" * 5000
-            case 2:
-                widget.double_value = float("nan")
-            case 3:
-                widget.bytes_value = draw.randbytes(100)
-            case _:
-                widget.string_value = "x" * 100_000
+        setattr(widget, *draw.choice(_VALUES))
     whole = good.SerializeToString()
     return draw.choice(
         [whole, _noise(whole, draw), draw.randbytes(draw.choice([0, 1, 50, 100_000])), "text", "{" * 1000, b"\0" * 2_000_000]

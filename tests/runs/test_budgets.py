@@ -1,4 +1,4 @@
-"""Budgets for own data: what counts against one, by which rule, and that nothing that would exceed it can start."""
+"""Budgets for own data: what counts against one, by which rule, and that nothing beyond it starts, by any door."""
 
 import math
 from collections.abc import Sequence
@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import dpcl_core
 from dpcl_core import checks
 from dpcl_core.data import intake
 from dpcl_core.data.intake import Asked
@@ -23,8 +24,9 @@ from dpcl_core.runs.shards import Sets
 from dpcl_core.runs.store import Store
 from dpcl_core.spec import RunSpec
 from dpcl_core.tuning import settings
+from tests.data.making import put
 from tests.support import replay
-from tests.support.asserting import includes, refusal_of
+from tests.support.asserting import called, complaint, document_of, includes, printed, refusal_of
 from tests.support.postgres import both
 from tests.support.together import together
 
@@ -34,8 +36,7 @@ DELTA = 1e-6
 
 def taken_in(path: Path, rows: Sequence[str] = ROWS, owner: str = "", **columns: str) -> str:
     """own:NAME of these rows in a file. `owner`: a visitor of a server that others reach."""
-    path.parent.mkdir(exist_ok=True)
-    path.write_text("\n".join(["x,y,one,two,who", *rows]), encoding="utf-8")
+    put(path, "\n".join(["x,y,one,two,who", *rows]))
     with intake.taken_in(intake.Given(path, Asked(Columns(**{"target": "one", **columns})), owner, apart=owner)) as name:
         pass
     return name
@@ -67,10 +68,7 @@ def begun(store: Store, spec: RunSpec, noise: float = 1.0) -> str:
 
 
 def launched(store: Store, spec: RunSpec, end: str = "failed") -> str:
-    run_id = store.create(spec)
-    assert store.claim(run_id)
-    store.end(run_id, end)  # type: ignore[arg-type]
-    return run_id
+    return replay.ended(store, store.create(spec), end)
 
 
 def spent(store: Store, name: str) -> tuple[float, float]:
@@ -251,8 +249,7 @@ def test_an_audit_before_the_declaration_leaves_no_bound(data: str, store: Store
 def test_a_run_that_waits_does_not_start_under_a_budget_declared_since(data: str, store: Store) -> None:
     waiting = [store.create(asking(data, [epsilon])) for epsilon in (3.0, 2.0)]
     declare(store, data, 4.0)
-    assert [store.claim(waiting[0])] == [True]
-    store.end(waiting[0], "failed")
+    replay.ended(store, waiting[0], "failed")
     assert not store.claim(waiting[1])
     run = store.get(waiting[1])
     assert (run.status, run.error_kind, run.started) == ("failed", "wrong-input", None)
@@ -276,8 +273,7 @@ def test_a_resumed_run_is_counted_once_and_one_that_never_started_is_asked_again
     store.request_stop(never)
     assert spent(store, data)[0] == 2.0
     resumption.resume(store, stopped)
-    assert store.claim(stopped)
-    store.end(stopped, "cancelled")
+    replay.ended(store, stopped, "cancelled")
     assert spent(store, data)[0] == 2.0
     store.create(asking(data, [1.0]))
     assert refusal_of(resumption.resume, store, never).fix == {"privacy.epsilons": (1.0,)}
@@ -353,8 +349,7 @@ def test_data_that_join_rows_of_two_budgets_keep_both(data: str, home: Path, sto
 
 def test_a_folder_put_there_by_hand_is_known_by_its_name(home: Path, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DPCL_DATA", str(home / "files"))
-    (home / "files" / "mine").mkdir(parents=True)
-    (home / "files" / "mine" / "mine.csv").write_text("\n".join(["x,label", *(f"{n},{'ab'[n % 2]}" for n in range(200))]))
+    put(home / "files" / "mine" / "mine.csv", "\n".join(["x,label", *(f"{n},{'ab'[n % 2]}" for n in range(200))]))
     declare(store, "own:mine", 1.0)
     store.create(asking("own:mine", [0.75]))
     assert refused(store, asking("own:mine", [0.5])).fix == {"privacy.epsilons": (0.25,)}
@@ -411,3 +406,66 @@ def test_the_account_depends_on_no_private_row(home: Path, store: Store, monkeyp
     assert len(store.rows(tables.budgets.select())) == 1
     assert "epsilon 0.75, delta 0.000999" in said[0]
     assert "epsilon 1.5, delta 0.000998" in said[1]
+
+
+# Every door: the command that declares a budget, and all that would release something.
+
+
+def sets(*said: str) -> tuple[str, ...]:
+    """As options of a command."""
+    return tuple(word for one in said for word in ("--set", one))
+
+
+RUN = sets("data.dataset=own:visits", "labels=prior", "scenario.tasks=2", "privacy.delta=1e-6")
+ONE = (*RUN, *sets("privacy.epsilons=[1.0]", "seeds=[0]"))
+FEDERATED = (*ONE, *sets("method=label-means", "scenario={kind = 'federated'}", "labels=prior-const"))
+
+
+def test_a_budget_is_declared_shown_used_and_removed(data: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert printed(capsys, "data", "budget", data).startswith("No budget is declared for own:visits")
+    assert printed(capsys, "data", "budget", "visits", "--epsilon", "4").startswith(
+        "Budget of own:visits for all runs on these rows: epsilon 4, delta 0.001, for one row left out. "
+        "Spent: epsilon 0, delta 0. Left: epsilon 4, delta 0.001."
+    )
+    assert called("run", *RUN, *sets("privacy.epsilons=[1.0]", "seeds=[0, 1]"), capsys=capsys)[0] == 0
+    (document,) = document_of(capsys, "data", "budget", data)
+    assert 1.3 < document["spent"][0] < 1.6, "two models by their ledgers together: less than 2"
+    assert (document["spent"][1], document["left"][0]) == (1e-6, pytest.approx(4 - document["spent"][0], abs=0.01))
+    err = complaint(capsys, "run", *RUN, "--set", "privacy.epsilons=[1.0, 8.0]")
+    assert err.startswith("privacy.epsilons = 1, 8: for all 10 models that is up to epsilon 45, delta 1e-05, and epsilon 2.")
+    assert err.endswith("epsilon 4, delta 0.001; add --set 'privacy.epsilons=[1.0]' --set 'seeds=[0]'\n")
+    assert called("data", "budget", data, "--none", capsys=capsys)[1].startswith("No budget is declared")
+
+
+@pytest.mark.parametrize(
+    "wrong", [("--delta", "1e-5"), ("--epsilon", "inf"), ("--epsilon", "4", "--none"), ("--epsilon", "4", "--delta", "0.5")]
+)
+def test_what_declares_nothing_is_one_sentence(wrong, data, capsys):
+    complaint(capsys, "data", "budget", data, *wrong)
+    assert called("data", "budget", data, capsys=capsys)[1].startswith("No budget is declared")
+
+
+@pytest.mark.parametrize(("door", "field"), [
+    (("run", *ONE), "privacy.epsilons"),
+    (("sweep", *ONE, "--over", "seeds=[[0], [1]]"), "privacy.epsilons"),
+    (("tune", *ONE, "--set", "method=peft-ensemble", "--on", "private"), "data.dataset"),
+    (("audit", *ONE, "--set", "method=pecl", "--attack", "planted-codes"), "data.dataset"),
+    (("flower", "split", *FEDERATED, "--to", "parts"), "data.dataset"),
+], ids=lambda door: door[0] if isinstance(door, tuple) else "")
+def test_every_command_that_releases_something_is_refused(door, field, data, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert called("data", "budget", data, "--epsilon", "0.5", capsys=capsys)[0] == 0
+    err = complaint(capsys, *door)
+    assert err.startswith(f"{field} = ")
+    assert "epsilon 0.5, delta 0.001 is left of the budget of all runs on these rows" in err
+    assert (Store().unfinished(), Store().list_runs()) == ([], [])
+    assert not (tmp_path / "parts").exists()
+
+
+def test_python_refuses_it_too_and_says_what_fits(data: str, store: Store) -> None:
+    declare(store, data, 0.5)
+    raw = {"data": {"dataset": data}, "labels": "prior", "scenario": {"tasks": 2}, "privacy": {"delta": 1e-6}}
+    for act, *given in ((dpcl_core.run, raw), (dpcl_core.sweep, raw, {"labels": ["prior", "prior-const"]})):
+        refused = refusal_of(act, *given, epsilons=[1.0], seeds=[0])
+        assert (refused.field, refused.fix) == ("privacy.epsilons", {"privacy.epsilons": (0.5,)})
+    assert Store().list_runs() == []

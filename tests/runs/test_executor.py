@@ -152,10 +152,7 @@ def test_a_stranger_with_the_number_of_a_dead_worker_is_left_alone(store, strang
 ])
 def test_a_process_that_gives_no_sign_for_too_long_is_lost(store, stranger, monkeypatch, limit, machine, ends_as):
     monkeypatch.setattr(executor, limit, 0.2)
-    worker = process.process_of(stranger.pid)
-    if machine == "elsewhere":
-        worker = replace(worker, machine=machine)
-    run_id = _under_way(store, worker, "running", silent=0)
+    run_id = _under_way(store, _worker_of(stranger, machine), "running", silent=0)
     app, begun = LocalExecutor(store), time.monotonic()
     until(lambda: app.schedule() or store.status(run_id) == "lost" or time.monotonic() > begun + 0.6)
     assert store.status(run_id) == (ends_as or "running")
@@ -169,8 +166,7 @@ def test_a_process_that_gives_no_sign_for_too_long_is_lost(store, stranger, monk
 @pytest.mark.parametrize("status", ["running", "stopping"])
 def test_a_heartbeat_that_is_old_at_first_sight_proves_nothing(store, stranger, machine, status):
     """After an outage of the store, a computer's sleep, or where a second app has just been started."""
-    worker = process.process_of(stranger.pid)
-    run_id = _under_way(store, worker if machine == "here" else replace(worker, machine=machine), status, silent=3600)
+    run_id = _under_way(store, _worker_of(stranger, machine), status, silent=3600)
     LocalExecutor(store).schedule()
     assert store.status(run_id) == status
     assert stranger.answers()
@@ -181,8 +177,7 @@ def test_silence_counts_only_while_the_store_takes_writes(store, home, stranger,
     monkeypatch.setattr(database, "BUSY_SECONDS", 0.3)
     monkeypatch.setattr(executor, "SILENT_SECONDS", 0.2)
     monkeypatch.setattr(executor, "STUCK_SECONDS", 0.2)
-    its = process.process_of(stranger.pid) if machine == "here" else process.Process("elsewhere", 1, 1)
-    run_id = _under_way(store, its, "running", silent=3600)
+    run_id = _under_way(store, _worker_of(stranger, machine), "running", silent=3600)
     app = LocalExecutor(Store())
     app.check()
     with locked(home), pytest.raises(StoreTrouble, match="locked"):
@@ -225,6 +220,11 @@ def test_a_run_that_a_living_terminal_waits_for_is_left_to_it_and_ends_with_it(s
 def test_of_two_apps_that_see_a_run_at_once_one_starts_it(home, races):
     """And they never leave it to each other."""
     assert race(races) == Starts(races, twice=0, never=0)
+
+
+def _worker_of(stranger, machine: str) -> process.Process:
+    its = process.process_of(stranger.pid)
+    return its if machine == "here" else replace(its, machine=machine)
 
 
 def _under_way(store: Store, worker: process.Process, status: str, *, silent: float) -> str:
@@ -338,9 +338,7 @@ def test_work_ends_at_once_where_nothing_waits(store, capsys):
 
 
 def test_a_waiting_run_that_is_deleted_with_its_data_is_reported_once_and_work_goes_on(store, monkeypatch, capsys):
-    spec = replay.a_spec()
-    on_own = replace(spec, data=replace(spec.data, dataset="own:visits"))
-    run_id = store.create(on_own, name="mine", device="elsewhere/cpu")
+    run_id = store.create(replay.a_spec(dataset="own:visits"), name="mine", device="elsewhere/cpu")
     looks = []
 
     def looked(_executor: LocalExecutor) -> None:

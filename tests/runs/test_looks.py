@@ -1,7 +1,6 @@
 """The count of looks at a person's own data: what counts, what it adds up to, and where it is said."""
 
 import math
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,6 +20,7 @@ from dpcl_core.runs.store import Store
 from dpcl_core.spec import RunSpec
 from dpcl_core.tuning import settings
 from dpcl_core.tuning.settings import Trial
+from tests.data.making import put
 from tests.runs.test_budgets import ROWS, launched, taken_in
 from tests.support import replay
 from tests.support.asserting import refuses
@@ -36,9 +36,7 @@ def own_run(name: str = "own:mine", **privacy: object) -> RunSpec:
 
 def test_a_launched_run_stays_a_look_that_is_resumed_and_then_not_started(store: Store) -> None:
     """An app has claimed it and dies before it has started a process; the run is stopped while it waits again."""
-    run_id = store.create(own_run())
-    assert store.claim(run_id)
-    store.end(run_id, "cancelled")
+    run_id = launched(store, own_run(), "cancelled")
     looked = administration.looks_at(store, "own:mine")
     never = store.create(own_run())
     for _ in range(2):
@@ -110,8 +108,7 @@ def test_settings_tried_on_the_data_and_audits_are_counted(store: Store) -> None
         study_id = studies.create(settings.parse({"on": on, "proxy": proxy, "base": base, "n_trials": 3}))
         for number in range(2):
             studies.add_trial(study_id, Trial(number, 0.1, 8, 1.0, 0.5, None, 1.0))
-        assert store.claim(study_id)
-        store.end(study_id, "cancelled")
+        replay.ended(store, study_id, "cancelled")
     found = administration.looks_at(store, "own:mine")
     assert (found.runs, found.tuned, found.audits, found.epsilon) == (0, 2, 0, math.inf)
     run_id = launched(store, base)
@@ -204,23 +201,18 @@ def test_another_target_makes_no_other_rows_public(home: Path) -> None:
 # Deleting a dataset deletes its runs with all that is stored of them, and nothing else.
 
 
-def _on(dataset: str):
-    spec = replay.a_spec()
-    return replace(spec, data=replace(spec.data, dataset=dataset))
-
-
 def _counts(store) -> dict[str, int]:
     return {table.name: len(store.rows(table.select())) for table in tables.metadata.sorted_tables}
 
 
 @both
 def test_all_of_its_runs_go_and_all_others_stay(store):
-    other = replay.fill(store, _on("own:visits-2"), replay.recorded(replay.a_spec()))
-    Sets(store).create("preset", {"a": _on("digits"), "b": _on("digits")})
+    other = replay.fill(store, replay.a_spec(dataset="own:visits-2"), replay.recorded(replay.a_spec()))
+    Sets(store).create("preset", {"a": replay.a_spec(), "b": replay.a_spec()})
     before, words = _counts(store), store.events(other)
-    run_id = replay.fill(store, _on("own:visits"), replay.recorded(replay.a_spec()))
+    run_id = replay.fill(store, replay.a_spec(dataset="own:visits"), replay.recorded(replay.a_spec()))
     Audits(store).create(run_id)
-    Sets(store).create("preset", {"a": _on("own:visits"), "b": _on("own:visits")})
+    Sets(store).create("preset", {"a": replay.a_spec(dataset="own:visits"), "b": replay.a_spec(dataset="own:visits")})
     rooms = Rooms(store)
     code = rooms.open("Monday", "token")
     rooms.join(code, "Ann")
@@ -234,7 +226,7 @@ def test_all_of_its_runs_go_and_all_others_stay(store):
 
 def test_a_run_under_way_keeps_all_of_them(store):
     for _ in range(2):
-        run_id = store.create(_on("own:visits"))
+        run_id = store.create(replay.a_spec(dataset="own:visits"))
     first = administration.runs_on(store, "own:visits")[0]
     assert store.claim(first, me())
     refuses("stop it first", administration.purge, store, "own:visits")
@@ -244,10 +236,8 @@ def test_a_run_under_way_keeps_all_of_them(store):
 def test_a_visitor_deletes_no_data_of_the_computer_or_of_another_visitor(store, tmp_path):
     anna = store.as_visitor(Visitor("anna", Limits()))
     for name, owner in (("visits", ""), ("his", "bert"), ("hers", "anna")):
-        folder = tmp_path / "data" / name
-        folder.mkdir(parents=True)
-        (folder / own.OWNER).write_text(owner, encoding="ascii")
-        store.create(_on(f"own:{name}"))
+        put(tmp_path / "data" / name / own.OWNER, owner)
+        store.create(replay.a_spec(dataset=f"own:{name}"))
     for name in ("own:visits", "own:his", "own:nobodys"):
         refuses(f"data = {name}: was not brought by you: only who did can delete it", administration.purge, anna, name)
     assert administration.purge(anna, "own:hers") == 1
@@ -256,10 +246,8 @@ def test_a_visitor_deletes_no_data_of_the_computer_or_of_another_visitor(store, 
 
 def test_logs_of_another_user_hold_up_neither_data_nor_trash(store, tmp_path):
     """As after `sudo dpcl run`: the data would otherwise stay for ever, whose runs are gone."""
-    run_id, other = store.create(_on("own:visits")), store.create(_on("digits"))
-    folder = tmp_path / "data" / "visits"
-    folder.mkdir(parents=True)
-    (folder / own.ORIGIN).touch()
+    run_id, other = store.create(replay.a_spec(dataset="own:visits")), store.create(replay.a_spec())
+    folder = put(tmp_path / "data" / "visits" / own.ORIGIN, "").parent
     store.delete(other)
     for path in (*map(log_file, (run_id, other)), unforeseen.log_file()):
         path.mkdir(parents=True)  # which no more than another user's file can be unlinked
@@ -269,10 +257,9 @@ def test_logs_of_another_user_hold_up_neither_data_nor_trash(store, tmp_path):
 
 
 def test_logs_go_also_where_the_data_cannot_be_deleted(store, tmp_path, monkeypatch):
-    run_id = store.create(_on("own:visits"))
+    run_id = store.create(replay.a_spec(dataset="own:visits"))
     for path in (tmp_path / "data" / "visits" / own.ORIGIN, log_file(run_id), unforeseen.log_file()):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.touch()
+        put(path, "")
     monkeypatch.setattr(own, "delete", lambda _: False)
     refuses("some of its files could not be deleted", administration.purge, store, "own:visits")
     assert list((tmp_path / "logs").iterdir()) == []
@@ -284,11 +271,11 @@ def test_postgresql_reads_the_settings_as_json():
 
 
 def test_a_name_in_any_letters_is_found(store):
-    run_id = store.create(_on("own:Прийом"))
+    run_id = store.create(replay.a_spec(dataset="own:Прийом"))
     assert administration.runs_on(store, "own:Прийом") == [run_id]
 
 
 @pytest.mark.parametrize("name", ["own:%", "own:_isits", "own:visit", 'own:"visits', "visits", "own:VISITS"])
 def test_no_pattern_finds_more_than_its_own_name(store, name):
-    store.create(_on("own:visits"))
+    store.create(replay.a_spec(dataset="own:visits"))
     assert administration.purge(store, name) == 0

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from dpcl_core.runs import process
+from tests.data.making import put
 from tests.support.waiting import PATIENCE_SECONDS, until
 
 pytestmark = pytest.mark.skipif(process.me().ticks is None, reason="this system does not tell when a process started")
@@ -40,10 +41,9 @@ def test_nothing_is_known_and_nothing_done_about_another_machine(stranger):
 
 def test_nothing_is_known_about_another_container_with_the_same_host_name(stranger, tmp_path, monkeypatch):
     """Its processes have numbers of their own, so that one of them looks dead from here; its heartbeat decides."""
-    for name in ("sys/kernel/random", "self/ns", str(stranger.pid)):
-        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "self/ns").mkdir(parents=True)
     for name in ("sys/kernel/random/boot_id", f"{stranger.pid}/stat"):
-        (tmp_path / name).write_text((process._PROC / name).read_text())
+        put(tmp_path / name, (process._PROC / name).read_text())
     (tmp_path / "self/ns/pid").symlink_to("pid:[1]")
     process._machine.cache_clear()
     with monkeypatch.context() as patch:

@@ -29,14 +29,14 @@ from dpcl_core.runs.tables import metadata, runs
 from dpcl_core.spec import RunSpec
 from tests.runs.test_resumption import lost_after, n_saved, said_by, seeded
 from tests.support import replay
-from tests.support.asserting import raising, refuses
+from tests.support.asserting import raising, refusal_of, refuses
 from tests.support.postgres import both, both_if_slow
 from tests.support.waiting import NEVER_SECONDS, until
 from tests.test_durable_runs import results
 
 pytestmark = both
 
-DEAD = replace(process.me(), ticks=1)  # a process that has this one's id at another time
+OTHER = replace(process.me(), ticks=1)  # a process that has this one's id at another time
 AGAIN = "noise must not be drawn twice; Retry starts a new run"
 Backup = Mapping[str, Sequence[Row[tuple[object, ...]]]]
 
@@ -87,7 +87,7 @@ def test_what_has_left_is_not_carried_out_again_where_a_backup_has_it_waiting(st
 def test_what_has_left_does_not_go_on_by_itself_where_a_backup_has_it_under_way(store):
     run_id = lost_after(store, seeded(), 2)
     resumption.resume(store, run_id)
-    assert store.claim(run_id, DEAD)
+    assert store.claim(run_id, OTHER)
     backup = backed_up(store)
     resumption.record(run_id, 0, 3)  # its process, then alive, has gone on
     restored(store, backup)
@@ -99,7 +99,7 @@ def test_a_run_that_was_silent_for_long_is_left_to_a_person(store):
     """The record may be restored with the store, as with a whole computer."""
     run_id = lost_after(store, seeded(), 1)
     resumption.resume(store, run_id)
-    assert store.claim(run_id, DEAD)
+    assert store.claim(run_id, OTHER)
     replay.alter(store, run_id, heartbeat=runs.c.heartbeat - resumption.FRESH_SECONDS - 1)
     Supervisor(store).check()
     run = store.get(run_id)
@@ -160,9 +160,8 @@ def test_what_root_has_made_belongs_to_whom_the_home_does(home, monkeypatch):
 def test_what_is_another_users_fails_at_once_and_names_no_path(home, monkeypatch):
     monkeypatch.setattr(paths, "open_file", raising(PermissionError(errno.EACCES, "Permission denied", str(home))))
     monkeypatch.setattr(time, "sleep", lambda _: pytest.fail("nobody mends that while a run waits"))
-    with pytest.raises(StoreTrouble) as told:
-        Patience().outlast(lambda: resumption.record("0123456789ab", 0, 1))
-    assert str(told.value) == "what has left a run cannot be written in released/ of the home folder: Permission denied"
+    told = refusal_of(Patience().outlast, lambda: resumption.record("0123456789ab", 0, 1), error=StoreTrouble)
+    assert str(told) == "what has left a run cannot be written in released/ of the home folder: Permission denied"
 
 
 @pytest.mark.skipif(os.name != "posix", reason="modes are of POSIX")
@@ -198,7 +197,6 @@ def test_a_line_that_a_power_cut_left_half_counts_for_nothing_and_spoils_no_late
 
 TAKEN = "no longer carried out by this process"
 GONE = Failure("worker-died", "gone", "")
-OTHER = replace(process.me(), ticks=1)  # a process that has this one's id at another time
 
 
 def given_up(store: Store, run_id: str) -> None:
@@ -250,10 +248,6 @@ def test_two_workers_on_one_run_leave_each_event_once_and_the_late_one_says_why_
     store.append(run_id, said[20:], by=OTHER)
     assert store.end(run_id, "finished", by=OTHER)
     assert (list(store.events(run_id)), store.get(run_id).error) == (said, None)
-
-
-def test_an_unknown_run_is_held_by_nobody(store):
-    refuses("no such run in this store", store.heartbeat, "0123456789ab", process.me())
 
 
 @both_if_slow

@@ -21,7 +21,7 @@ from dpcl_core.runs.store import Store
 from dpcl_core.runs.tables import checkpoints, resumptions
 from dpcl_core.spec import RunSpec
 from tests.support import dying_worker, replay
-from tests.support.asserting import document_of, refuses
+from tests.support.asserting import document_of, in_turn, refuses
 from tests.support.postgres import both, both_if_slow
 from tests.support.tiers import quick
 from tests.support.waiting import until
@@ -268,14 +268,8 @@ def test_a_state_that_can_be_read_and_is_none_is_refused(store):
 
 
 def test_a_store_that_is_away_for_a_while_costs_no_checkpoint(store, monkeypatch):
-    slept, real = [], resumption.Stored._save
-
-    def failing(self, checkpoint):
-        if len(slept) < 3:
-            raise StoreTrouble("database is locked")
-        real(self, checkpoint)
-
-    monkeypatch.setattr(resumption.Stored, "_save", failing)
+    slept, away = list[float](), [StoreTrouble("database is locked")] * 3
+    monkeypatch.setattr(resumption.Stored, "_save", in_turn(away, resumption.Stored._save))
     monkeypatch.setattr(process.time, "sleep", slept.append)
     assert (slept, n_saved(store, lost_after(store, seeded(), 1))) == ([0.25, 0.5, 1.0], 1)
 

@@ -14,7 +14,7 @@ from dpcl_core.runs.store import Store
 from tests.runs.test_outages import heard_of_failures
 from tests.runs.test_resumption import said_by, seeded
 from tests.support import replay, stand_in
-from tests.support.asserting import refuses
+from tests.support.asserting import called, refusal_of, refuses
 from tests.support.waiting import NEVER_SECONDS, until
 from tests.test_durable_runs import results
 
@@ -101,21 +101,8 @@ def test_a_password_is_in_no_message_and_no_log(home, server, monkeypatch, capsy
         where.set(password="s3cr3t").update_query_dict({"sslpassword": "s3cr3t", "sslmode": "bad"}),
     ):
         url = wrong.render_as_string(hide_password=False)
-        for said in (_refused(url), _of_the_terminal(url, capsys)):
+        status, out, err = called("runs", "--store", url, capsys=capsys)
+        assert (status, out, len(err.splitlines())) == (1, "", 1)
+        for said in (str(refusal_of(Store, url, error=StoreTrouble)), err):
             assert "s3cr3t" not in said, wrong
             assert str(where.host) in said
-
-
-def _refused(url: str) -> str:
-    with pytest.raises(StoreTrouble) as caught:
-        Store(url)
-    return str(caught.value)
-
-
-def _of_the_terminal(url: str, capsys: pytest.CaptureFixture[str]) -> str:
-    from dpcl_core.cli import main
-
-    assert main(["runs", "--store", url]) == 1
-    captured = capsys.readouterr()
-    assert (captured.out, len(captured.err.splitlines())) == ("", 1)
-    return str(captured.err)

@@ -15,6 +15,7 @@ from tests.support.asserting import refuses
 from tests.support.postgres import both, both_if_slow
 from tests.support.together import together
 from tests.support.waiting import PATIENCE_SECONDS, until
+from tests.support.watching import watched
 
 pytestmark = both_if_slow
 
@@ -47,11 +48,9 @@ def test_a_set_is_one_entry_whose_runs_follow_one_another(store, sets):
     store.end(first, "finished")
     assert sets.get(whole.id).status == "running", "the second is about to start"
     assert not store.claim(after)
-    assert store.claim(second)
-    store.end(second, "finished")
+    replay.ended(store, second)
     assert sets.under_way() == {"a question": 1}
-    assert store.claim(third)
-    store.end(third, "finished")
+    replay.ended(store, third)
     ended = sets.get(whole.id)
     assert (ended.status, ended.is_over, ended.current, ended.line()) == ("finished", True, None, "3 of 3 runs finished")
     assert (sets.under_way(), sets.newest("a question").id, sets.newest("another")) == ({}, whole.id, None)
@@ -77,18 +76,15 @@ def test_the_second_press_of_two_finds_the_set_of_the_first(store, sets):
 def test_of_two_presses_at_once_the_second_waits_and_finds_the_set_of_the_first(store, monkeypatch):
     """Where the database has many writers at once."""
     made, begun, may_end = dict[int, str](), threading.Event(), threading.Event()
-    enqueue = sets_module.enqueue
 
-    def held_up(connection, spec, **rest):
-        run_id = enqueue(connection, spec, **rest)
+    def held_up(*_: object) -> None:
         begun.set()
         assert may_end.wait(PATIENCE_SECONDS)
-        return run_id
 
     def press(number: int) -> None:
         made[number] = Sets(store).create("a question", SPECS, once=True)
 
-    monkeypatch.setattr(sets_module, "enqueue", held_up)
+    watched(monkeypatch, sets_module, "enqueue", held_up)
     presses = [threading.Thread(target=press, args=(number,)) for number in range(2)]
     presses[0].start()
     assert begun.wait(PATIENCE_SECONDS)
@@ -113,8 +109,7 @@ def test_a_stop_in_the_middle_ends_the_whole_set_and_nothing_else(store, sets):
     set_id = sets.create("q", SPECS)
     other = store.create(replay.a_spec())
     first, second, third = (run.id for run in sets.get(set_id).runs.values())
-    store.claim(first)
-    store.end(first, "finished")
+    replay.ended(store, first)
     store.claim(second)
     sets.request_stop(set_id)
     sets.request_stop(set_id)
@@ -136,8 +131,7 @@ def test_a_run_that_crashes_leaves_the_others_and_the_set_says_so(store, sets):
     assert ended.line() == "0 of 2 runs finished, 2 lost (first; second)"
     mixed = sets.create("q", SPECS)
     for (_, run), end in zip(sets.get(mixed).runs.items(), ("finished", "failed", "finished"), strict=True):
-        assert store.claim(run.id)
-        store.end(run.id, end)
+        replay.ended(store, run.id, end)
     assert (sets.get(mixed).status, sets.get(mixed).line()) == ("failed", "2 of 3 runs finished, 1 failed (second)")
     assert sets.newest("q").id == mixed
 

@@ -22,6 +22,7 @@ from dpcl_core.spec import RunSpec
 from tests.support import replay
 from tests.support.asserting import refuses
 from tests.support.replay import Memory
+from tests.support.watching import watched
 from tests.test_durable_runs import asked_of, results
 
 # One method of every family that can be split, of one group for each seed and of one for each cell.
@@ -113,13 +114,7 @@ def test_a_part_that_dies_goes_on_after_its_last_checkpoint_on_any_machine(store
     """Its machine is gone: nothing is learned twice that was saved, and the merged run is the unsplit one."""
     run_id = begun(store, spec, 3)
     n_learned = list[tuple[int, int]]()
-    save = shards.Part.save
-
-    def saved(self, checkpoint):
-        save(self, checkpoint)
-        n_learned.append((checkpoint.group, checkpoint.task))
-
-    monkeypatch.setattr(shards.Part, "save", saved)
+    watched(monkeypatch, shards.Part, "save", lambda _, given: n_learned.append((given[1].group, given[1].task)))
 
     def dies(shard_id: str, number: int) -> bool:
         if number > 2:
@@ -160,16 +155,13 @@ def test_a_part_without_a_machine_is_tried_twice_again_then_left_to_a_person(sto
 def test_a_part_that_fails_ends_the_run_with_its_sentence_and_stops_the_others(store, spec, monkeypatch):
     run_id = begun(store, spec, 3)
 
-    def fails(*_: object) -> Iterator[Event]:
-        raise Diverged("the loss is not finite at step 7")
+    def engine(spec: RunSpec, device: str, keep: object, division: object) -> Iterator[Event]:
+        if isinstance(division, shards.Part):
+            raise Diverged("the loss is not finite at step 7")
+        yield from real(spec, device, keep, division)
 
     real = worker.real_engine
-    monkeypatch.setattr(
-        worker, "real_engine",
-        lambda spec, device, keep, division: fails() if isinstance(division, shards.Part) else real(
-            spec, device, keep, division
-        ),
-    )  # fmt: skip
+    monkeypatch.setattr(worker, "real_engine", engine)
     assert worker.carry_out(store, run_id, executor=InProcess(store)) == "failed"
     run = store.get(run_id)
     assert (run.error_kind, run.error) == ("diverged", "the loss is not finite at step 7")

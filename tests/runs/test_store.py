@@ -74,6 +74,7 @@ def test_an_unknown_run_is_refused_with_its_id(store):
     for use in (store.get, store.status, store.request_stop, store.delete, store.restore, store.retry):
         refuses("run = 0123456789ab: no such run", use, "0123456789ab")
     refuses("run = 0123456789ab", store.append, "0123456789ab", [Note("info", "x")])
+    refuses("run = 0123456789ab: no such run", store.heartbeat, "0123456789ab", process.me())
 
 
 @pytest.mark.parametrize("name", ["", "   ", "x" * 101, "a\x00b"])

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -20,6 +19,7 @@ from dpcl_core.runs.queue import Limits, Visitor
 from dpcl_core.runs.run import Failure, Run, Split, columns_of, work_of
 from dpcl_core.runs.shards import Sets
 from dpcl_core.runs.store import Store
+from tests.data.making import put
 from tests.support import replay, tuned
 from tests.support.asserting import complaint, refusal_of, refuses
 from tests.support.postgres import both, both_if_slow, file_alone
@@ -88,12 +88,10 @@ def test_checkpoints_of_stopped_runs_and_uploaded_data_count(store, home):
     administration.check_kept(anna)
     refuses(r"megabytes you keep = 1\.1: .* or delete data on Your data", administration.check_kept, anna, 500_000)
     for owner, folder in (("anna", home / "data" / "hers"), ("bert", home / "data" / "his")):
-        folder.mkdir(parents=True)
-        (folder / own.OWNER).write_text(owner)
-        (folder / "train.csv").write_bytes(bytes(300_000))
+        put(folder / own.OWNER, owner)
+        put(folder / "train.csv", bytes(300_000))
     administration.check_kept(anna)
-    paths.uploads("anna").mkdir(parents=True)
-    (paths.uploads("anna") / "next.csv").write_bytes(bytes(200_000))
+    put(paths.uploads("anna") / "next.csv", bytes(200_000))
     refuses("megabytes", anna.create, SPEC)
     anna.delete(run_id)  # and its checkpoints
     anna.create(SPEC)
@@ -248,7 +246,7 @@ def test_a_run_restored_while_the_trash_is_emptied_keeps_its_results(store, monk
 
 
 def test_an_emptied_run_on_own_data_stays_a_look(store):
-    run_id = _finished(store, replace(SPEC, data=replace(SPEC.data, dataset="own:mine")))
+    run_id = _finished(store, replay.a_spec(dataset="own:mine"))
     before = administration.looks_at(store, "own:mine")
     store.delete(run_id)
     empty_trash(store)
@@ -278,8 +276,7 @@ def test_wrong_limits_are_refused_before_the_server_starts(home, capsys, monkeyp
     monkeypatch.setattr("os.execve", lambda *_, **__: pytest.fail("it started"))
     if said == "environment":
         monkeypatch.setenv(queue.VARIABLE, text)
-    told = complaint(capsys, "app", *([f"--shared={text}"] if said == "option" else []))
-    assert (says in told, told.count("\n")) == (True, 1), told
+    assert says in complaint(capsys, "app", *([f"--shared={text}"] if said == "option" else []))
 
 
 def _finished(store: Store, spec=SPEC) -> str:
@@ -376,10 +373,8 @@ def test_parts_take_their_turns_as_runs_of_whoever_started_the_whole(store):
 def test_who_deletes_data_with_their_runs_has_still_had_those_turns(store, home):
     """In parts, too. What is kept of a run is its owner and when it was started."""
     anna, bert = visiting(store, "anna"), visiting(store, "bert")
-    on_hers = replace(SPEC, data=replace(SPEC.data, dataset="own:hers"))
-    folder = home / "data" / "hers"
-    folder.mkdir(parents=True)
-    (folder / own.OWNER).write_text("anna")
+    on_hers = replay.a_spec(dataset="own:hers")
+    put(home / "data" / "hers" / own.OWNER, "anna")
     whole = replay.claim(anna, on_hers, split=Split(2, "local", "cpu"))
     shards._put_into_queue(store, whole, [[0], [1]], "cpu")
     replay.alter(store, whole, runs_on=None)
@@ -390,8 +385,7 @@ def test_who_deletes_data_with_their_runs_has_still_had_those_turns(store, home)
     for run in store.unfinished():
         store.request_stop(run.id)
     his = bert.create(SPEC)
-    assert store.claim(his)
-    store.end(his, "finished")
+    replay.ended(store, his)
     hers, next_of_his = anna.create(SPEC), bert.create(SPEC)
     assert _places(store, next_of_his, hers) == [1, 2]
     purge(anna, "own:hers")
@@ -405,8 +399,7 @@ def test_who_deletes_data_with_their_runs_has_still_had_those_turns(store, home)
 
 def test_where_nobody_owns_a_run_the_oldest_is_next(store):
     ids = [store.create(SPEC) for _ in range(3)]
-    store.claim(ids[0])
-    store.end(ids[0], "finished")
+    replay.ended(store, ids[0])
     assert (_places(store, *ids[1:]), _next_runs(store)) == ([1, 2], {ids[1]})
 
 
@@ -419,7 +412,7 @@ def stranger(store: Store, number: int, address: str | None = "there", **limits:
 
 def test_fresh_tokens_of_one_address_count_together_and_go_before_nobody(store):
     honest = store.as_visitor(Visitor("honest", Limits(), "here"))
-    _ran(store, honest.create(SPEC))
+    replay.ended(store, honest.create(SPEC))
     first, second = honest.create(SPEC), honest.create(SPEC)
     theirs = [stranger(store, number).create(SPEC) for number in range(20)]
     assert refusal_of(stranger(store, 20).create, SPEC).field == "runs of your class or address"
@@ -427,20 +420,16 @@ def test_fresh_tokens_of_one_address_count_together_and_go_before_nobody(store):
     assert _places(store, first, theirs[0], newcomer, second, theirs[1]) == [1, 2, 3, 4, 5]
 
 
-def test_who_shares_an_address_with_fresh_tokens_keeps_all_places(store):
-    honest = store.as_visitor(Visitor("honest", Limits(), "there"))
-    _ran(store, honest.create(SPEC))
-    mine = [honest.create(SPEC) for _ in range(3)]
-    theirs = [stranger(store, number).create(SPEC) for number in range(3)]
-    assert _places(store, *mine, *theirs) == [1, 2, 3, 4, 5, 6]
-
-
-def test_fresh_tokens_of_as_many_addresses_go_before_no_next_run(store):
-    honest = store.as_visitor(Visitor("honest", Limits(), "here"))
-    _ran(store, honest.create(SPEC))
-    mine = honest.create(SPEC)
-    theirs = [stranger(store, number, f"address {number}").create(SPEC) for number in range(9)]
-    assert _places(store, mine, *theirs) == list(range(1, 11))
+@pytest.mark.parametrize(("address", "n_mine", "of_strangers"), [
+    ("there", 3, ["there"] * 3),  # who shares an address with fresh tokens keeps all places
+    ("here", 1, [f"address {number}" for number in range(9)]),  # as many addresses go before no next run
+])
+def test_fresh_tokens_wait_until_who_was_there_before_has_had_a_turn(store, address, n_mine, of_strangers):
+    honest = store.as_visitor(Visitor("honest", Limits(), address))
+    replay.ended(store, honest.create(SPEC))
+    mine = [honest.create(SPEC) for _ in range(n_mine)]
+    theirs = [stranger(store, number, one).create(SPEC) for number, one in enumerate(of_strangers)]
+    assert _places(store, *mine, *theirs) == list(range(1, n_mine + len(theirs) + 1))
 
 
 def test_a_class_of_thirty_on_one_address_has_places_of_its_own(store):
@@ -478,9 +467,7 @@ def test_all_visitors_together_have_no_more_than_the_server(store, home, limits,
         visitor = stranger(store, number, address, **limits)
         administration.check_kept(visitor, 900_000)
         visitor.create(SPEC)
-        (folder := paths.uploads(f"fresh {number}")).mkdir(parents=True)
-        if "megabytes" in limits:
-            (folder / "x.csv").write_bytes(bytes(999_000))
+        put(paths.uploads(f"fresh {number}") / "x.csv", bytes(999_000 if "megabytes" in limits else 0))
     visitor = stranger(store, 2, address, **limits)
     act, *given = (administration.check_kept, visitor, 10_000) if "megabytes" in limits else (visitor.create, SPEC)
     assert refusal_of(act, *given).field == field
@@ -510,11 +497,6 @@ def test_of_an_address_a_keyed_digest_is_kept_for_a_day(store, home):
     administration.check_kept(stranger(store, 3, None), 1)
     assert store.pairs(select(tables.visitors.c.owner, tables.visitors.c.address)) == {"fresh 2": other, "fresh 3": None}
     assert store.get(open_run).status == "queued"
-
-
-def _ran(store: Store, run_id: str) -> None:
-    assert store.claim(run_id)
-    store.end(run_id, "finished")
 
 
 def _places(store: Store, *run_ids: str) -> list[int]:

@@ -14,6 +14,7 @@ from dpcl_core.runs import process
 from dpcl_core.runs.executor import LocalExecutor
 from dpcl_core.runs.process import WarmWorker, log_file
 from dpcl_core.runs.store import Store
+from tests.data.making import put
 from tests.support import replay, stand_in
 from tests.support.tiers import quick
 from tests.support.waiting import NEVER_SECONDS, until
@@ -24,9 +25,7 @@ MODULE = "dpcl_core.methods.features.cosine"
 @pytest.fixture(autouse=True)
 def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A file that stands for the program's own, so that nobody who edits those meanwhile is noticed."""
-    file = tmp_path / "program" / "part.py"
-    file.parent.mkdir()
-    file.write_text("0")
+    file = put(tmp_path / "program" / "part.py", "0")
     monkeypatch.setattr(process, "PROGRAM", file.parent)
     return file
 
@@ -99,14 +98,19 @@ def test_nothing_is_started_before_a_run_is_expected_or_for_another_store(store,
 
 
 @pytest.mark.slow
-def test_a_run_that_was_handed_over_stops_in_a_long_step_and_has_a_log_of_its_own(store, make):
+@pytest.mark.parametrize(("is_stopped", "end"), [(True, "cancelled"), (False, "lost")])
+def test_a_run_that_was_handed_over_ends_in_a_long_step_when_stopped_and_with_the_system(store, make, is_stopped, end):
     app = make("asleep")
     waiting(app)
     run_id = replay.submit(app)
     until(lambda: store.status(run_id) == "running")
-    app.stop(run_id)
-    until(lambda: app.schedule() or store.status(run_id) == "cancelled")
-    until(lambda: "stopped in the middle of a step" in log_file(run_id).read_text())
+    if is_stopped:
+        app.stop(run_id)
+    else:
+        os.kill(store.get(run_id).process.pid, signal.SIGTERM)
+    until(lambda: app.schedule() or store.status(run_id) == end)
+    if is_stopped:
+        until(lambda: "stopped in the middle of a step" in log_file(run_id).read_text())  # a log of its own
 
 
 def test_a_run_stops_even_if_its_process_is_still_loading(store, make, monkeypatch, tmp_path):
@@ -123,16 +127,6 @@ def test_a_run_stops_even_if_its_process_is_still_loading(store, make, monkeypat
     app.stop(run_id)
     until(lambda: app.schedule() or store.status(run_id) == "cancelled")
     until(lambda: gone(ready))
-
-
-@pytest.mark.slow
-def test_a_run_that_was_handed_over_ends_with_the_system(store, make):
-    app = make("asleep")
-    waiting(app)
-    run_id = replay.submit(app)
-    until(lambda: store.status(run_id) == "running")
-    os.kill(store.get(run_id).process.pid, signal.SIGTERM)
-    until(lambda: app.schedule() or store.status(run_id) == "lost")
 
 
 def test_a_module_that_cannot_be_loaded_is_left_to_the_run(store, make, monkeypatch, tmp_path):
@@ -237,9 +231,8 @@ def test_it_ends_with_its_app_unless_it_has_a_run(store, make, tmp_path, has_run
         app.warm.expect(own.url, MODULE)
         app.warm.keep(own.url, is_idle=True)
         until(lambda: app.warm.waiting.here.is_set())
-        told.write_text(
-            json.dumps(asdict(process.process_of(app.warm.waiting.process.pid)))
-        )  # asked while it lives: it may be gone before the app
+        its = process.process_of(app.warm.waiting.process.pid)  # asked while it lives: it may be gone before the app
+        told.write_text(json.dumps(asdict(its)))
         if has_run:
             app.submit(run_id)
         os.kill(os.getpid(), signal.SIGKILL)

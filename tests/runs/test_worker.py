@@ -17,6 +17,7 @@ from dpcl_core.spec import RunSpec
 from tests.support import replay
 from tests.support.asserting import excludes, raising, refuses
 from tests.support.waiting import until
+from tests.support.watching import watched
 
 
 @dataclass
@@ -223,18 +224,12 @@ def test_a_waiting_terminal_claims_when_it_is_next_and_looks_less_and_less_often
     """A claim locks the store for all who write: one wait once made 414 of them."""
     first = replay.fill(store, replay.a_spec(), [], status="running")
     mine, pauses, claims = store.create(replay.a_spec()), list[float](), list[str]()
-    real = type(store).claim
-
-    def claim(self: object, run_id: str, *arguments: object, **named: object) -> bool:
-        claims.append(run_id)
-        return real(self, run_id, *arguments, **named)
-
     def pause(seconds: float) -> None:
         pauses.append(seconds)
         if len(pauses) == 8:
             store.end(first, "finished")
 
-    monkeypatch.setattr(type(store), "claim", claim)
+    watched(monkeypatch, type(store), "claim", lambda _, given: claims.append(given[1]))
     monkeypatch.setattr(worker.time, "sleep", pause)
     assert worker.wait_for_device(store, mine)
     assert (claims, pauses[:6]) == ([mine], [0.25, 0.5, 1.0, 2.0, 2.0, 2.0])

@@ -27,10 +27,10 @@ BY_DOMAIN = {"protocol": "domain-incremental", "clients": 8}
 LISTS = (0, 1, 2, 3)
 
 
-@pytest.mark.parametrize(("kind", "settings", "field", "mend"), [
+UNFIT: list[tuple[str, dict[str, Any], str, dict[str, object]]] = [
     *(
         (kind, {"tasks": 11}, "scenario.tasks", {"scenario.tasks": 10})
-        for kind in ("class-incremental", "split", "i-blurry", "si-blurry", "federated")
+        for kind in ("class-incremental", "split", "i-blurry", "si-blurry", "federated", "one-vs-rest")
     ),
     ("class-incremental", {"tasks": 11, "classes_per_task": 1}, "scenario.tasks", {"scenario.tasks": 10}),
     ("class-incremental", {"tasks": 6, "classes_per_task": 2}, "scenario.tasks", {"scenario.tasks": 5}),
@@ -51,23 +51,20 @@ LISTS = (0, 1, 2, 3)
     ("federated", {"partition": "domain", "clients": 2}, "scenario.clients", {"scenario.clients": 5}),
     ("federated", {**BY_DOMAIN, "order": ("A", "z")}, "scenario.order", {}),
     ("federated", {**BY_DOMAIN, "tasks": 6}, "scenario.tasks", {"scenario.tasks": 5}),
-])  # fmt: skip
-def test_settings_that_do_not_fit(kind: str, settings: dict[str, Any], field: str, mend: dict[str, object]) -> None:
-    chosen = catalog.card(kind).settings(**settings)
-    for refuse in (lambda: catalog.number_of_tasks(chosen, 10, tuple("ABCDE")), lambda: catalog.open_stream(chosen, TEN, 0)):
-        refusal = refusal_of(refuse)
-        assert (refusal.field, refusal.fix) == (field, mend)
-        assert "\n" not in str(refusal)
-
-
-@pytest.mark.parametrize(("kind", "settings", "field", "mend"), [
+]
+WITHOUT_SOURCES: list[tuple[str, dict[str, Any], str, dict[str, object]]] = [
     ("source-incremental", {}, "scenario.kind", {"scenario": {"kind": "class-incremental"}}),
     ("federated", BY_DOMAIN, "scenario.protocol", {"scenario.protocol": "class-incremental"}),
     ("federated", {"partition": "domain"}, "scenario.partition", {"scenario.partition": "dirichlet"}),
-])  # fmt: skip
-def test_a_dataset_without_sources(kind: str, settings: dict[str, Any], field: str, mend: dict[str, object]) -> None:
-    chosen = catalog.card(kind).settings(**settings)
-    for refuse in (lambda: catalog.number_of_tasks(chosen, 10, ()), lambda: catalog.open_stream(chosen, BARE, 0)):
+]
+
+
+@pytest.mark.parametrize(
+    ("of", "kind", "given", "field", "mend"), [*((TEN, *row) for row in UNFIT), *((BARE, *row) for row in WITHOUT_SOURCES)]
+)
+def test_settings_that_do_not_fit(of: Table, kind: str, given: dict[str, Any], field: str, mend: dict[str, object]) -> None:
+    chosen, names = catalog.card(kind).settings(**given), tuple(source.name for source in of.sources)
+    for refuse in (lambda: catalog.number_of_tasks(chosen, 10, names), lambda: catalog.open_stream(chosen, of, 0)):
         refusal = refusal_of(refuse)
         assert (refusal.field, refusal.fix) == (field, mend)
 
@@ -78,6 +75,7 @@ def test_a_dataset_without_sources(kind: str, settings: dict[str, Any], field: s
     ("federated", {"order": ("c1", "x")}, BARE, "scenario.order", "c0, c1, c2"),
     ("federated", {"partition": "domain", "clients": 60}, TEN, "scenario.clients", "80"),
     ("federated", {"protocol": "one-vs-rest", "clients": 1}, table([0] * 20, [0], 1), "scenario.protocol", "two"),
+    ("one-vs-rest", {}, table([0], [0], 1), "scenario.kind", "two classes or more"),
     ("permuted", {"tasks": 1, "permutations": ((1, 0),)}, replace(BARE, form=Form((3, 4, 1), 0.0, 1.0)),
      "scenario.permutations of task 1", "12 in all"),
 ])  # fmt: skip
@@ -333,14 +331,6 @@ def test_an_undeclared_label_is_of_the_rest_whatever_its_number() -> None:
         strays = [task.train.labels[task.train.inputs[:, 0] % 2 == 0] - 2 * task.index for task in tasks]
         assert all(len(of_task) > 50 and not of_task.any() for of_task in strays)
     assert found[0] == found[1]
-
-
-@pytest.mark.parametrize(
-    ("chosen", "n_classes", "what"),
-    [(OneVsRest(tasks=6), 5, "scenario.tasks = 6: must be at most 5"), (OneVsRest(), 1, "two classes or more")],
-)
-def test_what_does_not_fit_is_refused_in_a_sentence(chosen: OneVsRest, n_classes: int, what: str) -> None:
-    refuses(what, central.open_stream, chosen, Table(examples([0]), examples([0]), tuple("abcde"[:n_classes])), 0)
 
 
 @pytest.mark.parametrize("labels", ["prior", "prior-const", "data", "dp-learned"])

@@ -21,13 +21,12 @@ from tests.support.tiers import quick
 FOUR = table([0, 1, 2, 3] * 200, [0, 1, 2, 3] * 5, 4)
 
 
-def domains(n_sources: int = 3, per_source: int = 120) -> Table:
-    """Sources with the same two classes each."""
-    names = "abcdefgh"[:n_sources]
-    labels, sources = [0, 1] * (n_sources * per_source // 2), np.repeat(np.arange(n_sources), per_source)
-    test = [0, 1] * n_sources, np.repeat(np.arange(n_sources), 2)
-    held = tuple(dataset.Source(name, (0, 1)) for name in names)
-    return Table(examples(labels), examples(test[0], 5000), ("bad", "good"), sources, test[1], held, n_people=len(labels))
+def domains() -> Table:
+    """Three sources of 120 rows with the same two classes each."""
+    labels, sources = [0, 1] * 180, np.repeat(np.arange(3), 120)
+    held = tuple(dataset.Source(name, (0, 1)) for name in "abc")
+    tested = examples([0, 1] * 3, 5000)
+    return Table(examples(labels), tested, ("bad", "good"), sources, np.repeat(np.arange(3), 2), held, n_people=360)
 
 
 def opened(settings: Federated, of: Table = FOUR, seed: int = 0) -> TaskStream:

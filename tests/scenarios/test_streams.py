@@ -21,6 +21,7 @@ from dpcl_core.scenarios.catalog import Blurry, ClassIncremental, IBlurry, Permu
 from dpcl_core.scenarios.central import BLURRY_BY_COIN, PERMUTED_BY_COIN, open_stream
 from dpcl_core.scenarios.stream import Examples, Table, TaskStream
 from dpcl_core.spec import Cell, validated
+from tests.data.making import put
 from tests.scenarios.making import examples, five, records, table
 from tests.support.asserting import refusal_of
 from tests.support.tiers import quick
@@ -130,18 +131,6 @@ def test_the_classes_are_cut_in_their_own_order_whatever_the_seed() -> None:
         assert (stream.recurrence, stream.unit, stream.assumed) == ("once", "example", ())
 
 
-@given(st.permutations(range(1, 6)))
-def test_an_order_changes_when_a_task_comes_and_nothing_else(order: list[int]) -> None:
-    given_table = table(list(range(10)) * 2, range(10), 10)
-    plain = {task.name: task for task in open_stream(Split(tasks=5), given_table, 0).tasks}
-    ordered = open_stream(Split(tasks=5, order=tuple(order)), given_table, 0).tasks
-    assert [task.name for task in ordered] == [f"task {number}" for number in order]
-    assert [task.index for task in ordered] == [0, 1, 2, 3, 4]
-    for task in ordered:
-        assert task.prior == plain[task.name].prior
-        assert records(task) == records(plain[task.name])
-
-
 def test_classes_per_task_leaves_the_last_out() -> None:
     stream = open_stream(Split(tasks=2, classes_per_task=3), table(range(10), [], 10), 0)
     assert [task.prior for task in stream.tasks] == [(0, 1, 2), (3, 4, 5)]
@@ -246,15 +235,19 @@ def test_a_value_goes_to_every_place_equally_often() -> None:
     assert ((np.bincount(found, minlength=12) - 200) ** 2 / 200).sum() < 51
 
 
-@given(st.permutations([1, 2, 3, 4]))
-def test_an_order_of_tasks_moves_permutations_and_parts_with_their_task(order: list[int]) -> None:
-    settings = Permuted(tasks=4, images="disjoint")
-    plain = {task.name: task for task in open_stream(settings, made(), 3).tasks}
-    ordered = open_stream(replace(settings, order=tuple(order)), made(), 3).tasks
-    assert [task.name for task in ordered] == [f"task {number}" for number in order]
+@pytest.mark.parametrize(("chosen", "of"), [
+    (Split(tasks=5), table(list(range(10)) * 2, range(10), 10)), (Permuted(tasks=5, images="disjoint"), made()),
+], ids=["split", "permuted"])
+@given(order=st.permutations(range(1, 6)))
+def test_an_order_changes_when_a_task_comes_and_nothing_else(chosen: Split | Permuted, of: Table, order: list[int]) -> None:
+    """Parts and permutations move with their task."""
+    plain = {task.name: task for task in open_stream(chosen, of, 3).tasks}
+    ordered = open_stream(replace(chosen, order=tuple(order)), of, 3).tasks
+    assert [(task.index, task.name) for task in ordered] == [(k, f"task {number}") for k, number in enumerate(order)]
     for task in ordered:
-        assert task.train.inputs.tolist() == plain[task.name].train.inputs.tolist()
-        assert task.test.inputs.tolist() == plain[task.name].test.inputs.tolist()
+        assert task.prior == plain[task.name].prior
+        for split, before in ((task.train, plain[task.name].train), (task.test, plain[task.name].test)):
+            assert (split.inputs.tolist(), split.labels.tolist()) == (before.inputs.tolist(), before.labels.tolist())
 
 
 def test_disjoint_tasks_share_no_record_and_leave_none_out() -> None:
@@ -491,10 +484,8 @@ def test_a_list_of_the_labels_that_occur_has_no_bound(
     given = {}
     for name, more in (("without", ""), ("with", "7.5,1,d\n")):
         monkeypatch.setenv("DPCL_HOME", str(tmp_path / name))
-        folder = tmp_path / name / "data" / "mine"
-        folder.mkdir(parents=True)
-        (folder / "train.csv").write_text("x,y,label\n" + ROWS + more)
-        (folder / "test.csv").write_text("x,y,label\n" + TEST)
+        for part, rows in (("train", ROWS + more), ("test", TEST)):
+            put(tmp_path / name / "data" / "mine" / f"{part}.csv", "x,y,label\n" + rows)
         for labels in ("prior", "prior-const"):
             spec = checks.parse({
                 "method": method, "params": params, "labels": labels, "data": {"dataset": "own:mine", "backbone": "pixels"},

@@ -4,13 +4,14 @@ And what a command prints that has to end well.
 """
 
 import json
+import re
 from collections.abc import Callable, Container, Iterable
 from typing import Any, NoReturn
 
 import pytest
 
 from dpcl_core import cli
-from dpcl_core.errors import BadInput
+from dpcl_core.errors import BadInput, StoreTrouble
 
 
 def includes(said: Container[object], *wanted: object) -> None:
@@ -25,10 +26,17 @@ def printed(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     return capsys.readouterr().out
 
 
+def called(*words: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
+    """How a command ends, and what it says on standard output and standard error."""
+    return (cli.main(words), *capsys.readouterr())
+
+
 def complaint(capsys: pytest.CaptureFixture[str], *words: str) -> str:
-    """What a command says that has to be refused."""
-    assert cli.main(words) == 2
-    return capsys.readouterr().err
+    """What a command says that has to be refused: one line, after those that it says while it waits."""
+    status, out, err = called(*words, capsys=capsys)
+    assert (status, out) == (2, ""), err
+    assert len([line for line in err.splitlines() if not line.startswith("waiting for ")]) == 1, err
+    return err
 
 
 def document_of(capsys: pytest.CaptureFixture[str], *words: str) -> Any:
@@ -36,17 +44,18 @@ def document_of(capsys: pytest.CaptureFixture[str], *words: str) -> Any:
     return json.loads(printed(capsys, *words, "--json"))
 
 
-def refusal_of(act: Callable[..., object], *given: Any, **named: Any) -> BadInput:
-    """The refusal of what must be refused."""
-    with pytest.raises(BadInput) as caught:
+def refusal_of(act: Callable[..., object], *given: Any, error: type[Exception] = BadInput, **named: Any) -> Any:
+    """The error with which this must be refused. What a user is told stands in one line."""
+    with pytest.raises(error) as caught:
         act(*given, **named)
+    assert "\n" not in str(caught.value) or not isinstance(caught.value, BadInput | StoreTrouble)
     return caught.value
 
 
 def refuses(said: str, act: Callable[..., object], *given: Any, error: type[Exception] = BadInput, **named: Any) -> None:
     """Asserts that this is refused, in words that match."""
-    with pytest.raises(error, match=said):
-        act(*given, **named)
+    refusal = str(refusal_of(act, *given, error=error, **named))
+    assert re.search(said, refusal), refusal
 
 
 def raising(error: BaseException | type[BaseException]) -> Callable[..., NoReturn]:

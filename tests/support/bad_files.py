@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dpcl_core.data.card import Kind
-from tests.data.making import picture
+from tests.data.making import npz, picture, zipped
 
 N = 60
 ROWS = [(str(row), f"number {row}", "ab"[row % 2]) for row in range(N)]
@@ -35,20 +35,6 @@ def _parquet(**columns: object) -> bytes:
     return file.getvalue()
 
 
-def _npz(**arrays: object) -> bytes:
-    file = io.BytesIO()
-    np.savez(file, **arrays)  # type: ignore[arg-type]
-    return file.getvalue()
-
-
-def zipped(members: Mapping[str, bytes]) -> bytes:
-    file = io.BytesIO()
-    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, content in members.items():
-            archive.writestr(name, content)
-    return file.getvalue()
-
-
 LABELS = [label for _, _, label in ROWS]
 _CONLL = "".join(
     f"{label}/x/1 0 0 Ada{row} - - - - - - (PER)\n{label}/x/1 0 1 slept - - - - - - *\n\n" for row, _, label in ROWS
@@ -63,7 +49,7 @@ GOOD: Mapping[tuple[str, Kind], bytes] = {
     ("a.jsonl", "text"): _JSON.encode(),
     ("a.ndjson", "table"): _JSON.replace("text", "note").encode(),
     ("b.csv", "table"): _delimited(";").replace(b"text", b"note", 1),
-    ("a.npz", "embedding"): _npz(embeddings=_NUMBERS, labels=np.array(LABELS)),
+    ("a.npz", "embedding"): npz(embeddings=_NUMBERS, labels=np.array(LABELS)),
     ("a.conll", "tagged"): _CONLL.encode(),
     ("a.zip", "image"): zipped({f"{label}/{row}.png": picture(int(row)) for row, _, label in ROWS}),
     ("b.zip", "image"): zipped({f"{label}/{row}.jpg": picture(int(row), (64, 48), kind="JPEG") for row, _, label in ROWS}),

@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from tests.support.serving import free_port
 from tests.support.waiting import PATIENCE_SECONDS, until
 
 PROGRAM = os.environ.get("DPCL_FIREFOX") or shutil.which("firefox-esr") or shutil.which("firefox")
@@ -67,9 +68,7 @@ class Firefox:
 def firefox(home: Path) -> Iterator[Firefox]:
     """A Firefox with a new profile in this folder."""
     assert PROGRAM
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     (home / "user.js").write_text(f'user_pref("marionette.port", {port});\n')
     command = [PROGRAM, "--headless", "--marionette", "--no-remote", "--profile", str(home)]
     quiet = subprocess.DEVNULL

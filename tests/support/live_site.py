@@ -6,6 +6,7 @@ import pytest
 
 from dpcl_core.site import build, live
 from dpcl_core.site.runs import run_page
+from tests.data.making import put
 
 
 def built(folder: Path) -> None:
@@ -17,5 +18,4 @@ def built(folder: Path) -> None:
     files = {name: text.encode() for name, text in texts.items()}
     files |= {f"{live.FOLDER}/{name}": content for name, content in live.files().items()}
     for name, content in files.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_bytes(content)
+        put(folder / name, content)

@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -12,6 +11,8 @@ from pathlib import Path
 from typing import Literal
 
 import pytest
+
+from tests.support.serving import free_port
 
 # Where a test's default store lies: `databases` in tests/runs/conftest.py.
 both = pytest.mark.databases("sqlite", "postgresql")
@@ -90,9 +91,7 @@ def server() -> Iterator[Server]:
         folder = Path(name)
         if _user() is not None:
             shutil.chown(folder, _user())
-        with closing(socket.create_server(("127.0.0.1", 0))) as free:
-            port = int(free.getsockname()[1])
-        made = Server(found, folder, port)
+        made = Server(found, folder, free_port())
         settings = ["-A", "trust", "-U", _USER, "-E", "UTF8", "--locale=C", "--no-sync"]
         _as_a_user([found / "initdb", *settings, "-D", folder / "data"], folder)
         made.start()

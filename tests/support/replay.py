@@ -19,9 +19,11 @@ from dpcl_core.runs.tables import ACTIVE, runs
 from dpcl_core.spec import Cell, LabelSetting, RunSpec
 
 
-def a_spec(*, epsilons=(1.0, 8.0, math.inf), seeds=(0, 1, 2), tasks=5, labels: LabelSetting = "prior-const") -> RunSpec:
-    """A small run of the cosine classifier on the bundled digits."""
-    raw = {"method": "cosine", "labels": labels, "data": {"dataset": "digits", "backbone": "pixels"}, "seeds": list(seeds)}
+def a_spec(
+    *, epsilons=(1.0, 8.0, math.inf), seeds=(0, 1, 2), tasks=5, labels: LabelSetting = "prior-const", dataset="digits"
+) -> RunSpec:
+    """A small run of the cosine classifier, on the bundled digits unless another dataset is named."""
+    raw = {"method": "cosine", "labels": labels, "data": {"dataset": dataset, "backbone": "pixels"}, "seeds": list(seeds)}
     scenario = {"kind": "class-incremental", "tasks": tasks}
     return checks.parse({**raw, "scenario": scenario, "privacy": {"epsilons": list(epsilons)}})
 
@@ -125,6 +127,13 @@ def claim(store: Store, spec: RunSpec | None = None, **options: Any) -> str:
     """The id of a new run that this process has claimed."""
     run_id = store.create(spec or a_spec(), **options)
     assert store.claim(run_id, process.me())
+    return run_id
+
+
+def ended(store: Store, run_id: str, end: str = "finished") -> str:
+    """The id of a waiting run that was claimed and has ended so."""
+    assert store.claim(run_id)
+    store.end(run_id, end)  # type: ignore[arg-type]
     return run_id
 
 
