@@ -107,9 +107,6 @@ def test_the_keyboard_skips_the_menu(opened: Open) -> None:
 # Elements as plain files: opened without a server, they answer, and nothing is asked of anybody.
 
 
-RELOADS = 120
-
-
 def opened_file(browser: Browser, path: Path, inline: str, width: int) -> tuple[Page, list[str]]:
     """The page and, from then on, its errors and its requests for anything but itself."""
     path.write_text(f'<!doctype html><html lang="en"><meta charset="utf-8"><body>{inline}</body></html>', encoding="utf-8")
@@ -122,22 +119,16 @@ def opened_file(browser: Browser, path: Path, inline: str, width: int) -> tuple[
 
 
 def ticked(page: Page, n_ticks: int) -> None:
-    """Opens the page's file a second time, beside it, until its lesson has so many ticks.
+    """Opens the page's file a second time: its lesson has so many ticks.
 
-    Another process of the browser keeps what a page writes, and hears of it late on a busy computer. A page that is loaded
-    again at once may end before it has told: the first page therefore stays open.
+    The page itself opens it, so that both share a process of the browser: another one hears of what a page keeps late on a
+    busy computer. A page that is loaded again at once may end before it has told its browser.
     """
-    beside = page.context.new_page()
-    beside.goto(page.url)
-    ticks = beside.get_by_role("button", name=", done")
-    for _ in range(RELOADS):
-        beside.get_by_role("heading", level=2).wait_for()
-        if ticks.count() == n_ticks:
-            break
-        beside.wait_for_timeout(250)
-        beside.reload()
-    expect(ticks).to_have_count(n_ticks)
-    beside.close()
+    with page.expect_popup() as popup:
+        page.evaluate("() => { open(location.href); }")
+    popup.value.get_by_role("heading", level=2).wait_for()
+    expect(popup.value.get_by_role("button", name=", done")).to_have_count(n_ticks)
+    popup.value.close()
 
 
 def test_lessons_work_from_a_file(browser: Browser, tmp_path: Path) -> None:
