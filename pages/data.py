@@ -26,8 +26,6 @@ _KINDS: Final = {
 }  # fmt: skip
 _ROWS: Final = ("About ", "A fifth ", "A share ")  # how sentences begin that say which rows train, and which test
 _FEATURES: Final = "own-features-of"
-_MOVES: Final = """Another person column, or a larger share, makes other rows public. Those that were public before stay
-known: what was shown of them cannot be taken back."""
 _IF_DATA: Final = "(if it is a row of data, say so)"
 _FIELDS: Final = {
     "--data": "File", "--target": "Target", "--person": "Person", "--text": "Text", "--source": "Source", "--time": "Time",
@@ -77,7 +75,7 @@ def _file(path: Path, edited: str | None, places: Sequence[DeltaGenerator]) -> N
         for sentence in looked.found.assumed:
             st.markdown(f"- {plain(sentence.replace(schema.DOUBT, _IF_DATA))}")
     if edited is not None and fields is not None and own_data.moves_rows(start, fields):
-        places[2].warning(_MOVES)
+        places[2].warning(WORDS["data"]["moves"])
     with places[3]:
         _model(path, asked, edited, start, looked)
 

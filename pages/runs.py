@@ -21,13 +21,11 @@ from dpcl_core.runs.administration import empty_trash
 from dpcl_core.runs.run import End, Run, Status
 from dpcl_core.spec import DataSpec, RunSpec
 from pages.parts import compare, comparison, fields, layout, link, run_panel, state, status_line, tuning_panel
-from pages.parts.text import plain
+from pages.parts.text import WORDS, plain
 
 STATUSES: tuple[Status, ...] = ("queued", "starting", "running", "stopping", "finished", "cancelled", "failed", "lost")
 SORTS = {"newest": "Newest first", "accuracy": "Best accuracy first", "name": "By name", "seconds": "Longest first"}
-HELP = f"""The runs in this store, your own first, then newest first. The table has {fields.LISTED} of them at most; the
-search and the states go through all. Tick one to open it, stop it, run it again, rename or delete it. Two or more finished
-ones are compared below. A deleted run is only hidden: press Undo, or restore it from the trash below the table."""
+HELP = WORDS["runs"]["help"].format(most=fields.LISTED)
 _NAMED = 5  # runs of the trash that are named
 _AA = "Average accuracy: mean final accuracy (entity F1 where words are tagged) over tasks and seeds, at the run's largest ε"
 _SIZES = re.compile(r"subset: [^()]*")  # in the title of a dataset; the table has no room for them

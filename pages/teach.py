@@ -79,10 +79,7 @@ def _sheet(part: str, number: int, name: str) -> None:
     if given:
         right = "".join(one.letter for one in asked if one.is_right(given[one.letter]))
         st.html(f'<p role="status" class="lesson-verdict"><b>{len(right)} of {len(asked)} right.</b></p>')
-        st.markdown(
-            "**Your code to hand in.** It proves that this server has checked these answers for this name. It does not "
-            "prove who typed them. Only the server that made it can read it."
-        )
+        st.markdown(WORDS["teach"]["code"])
         st.code(exercises.sealed(exercises.Handed(name, number, right)), language=None, wrap_lines=True)
 
 

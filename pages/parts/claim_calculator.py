@@ -138,10 +138,7 @@ def leak() -> None:
         heads = ("people", *(f"at ε = {epsilon_text(budget)}" for budget in columns))
         chances = {n: [_chance(column[n] / labels.ONE) for column in columns.values()] for n in _PEOPLE}
         layout.draw_table(heads, ((str(n), *cells) for n, cells in chances.items()), names=0)
-        st.caption(
-            f"δ = {DELTA:g}, one task; {privacy.label_share:.0%} of ε and half of δ pay for the list. Exact; no other list "
-            "at this ε and δ includes more labels (Desfontaines et al. 2022)."
-        )
+        st.caption(WORDS["claim_calculator"]["learned"].format(delta=DELTA, share=privacy.label_share))
 
 
 def rounded_up(value: float) -> str:

@@ -19,15 +19,10 @@ from dpcl_core.results import Result
 from dpcl_core.runs.run import Run
 from pages.parts import comparison, fields, figure_card, layout, link, pecl_claim, run_panel, state, text, train_form
 from pages.parts.comparison import LETTERS
-from pages.parts.text import capital, plain
+from pages.parts.text import WORDS, capital, plain
 
 _GROUPS = 6  # groups with a button
-_ALONE = "A difference needs two runs on the same data and stream. Open this run's settings, change one, press Start."
-_NOTHING_YET = "**Nothing to compare yet.** You need two finished runs; each takes a few seconds. Below: an example."
-HELP = f"""Pick up to six runs, or press a group: runs tested on the same stream, or with a tag in common. {fields.HELP}
-Differences are formed seed by seed, because runs with the same seed see the same classes in the same order. A difference
-counts only if its 95 % interval excludes zero. Looking at many runs and keeping the best one is a choice based on the data:
-on your own data, that spends privacy too."""
+HELP = WORDS["compare"]["help"].format(search=WORDS["fields"]["search"])
 FIELDS: list[link.Field[Any]] = [
     link.Field("runs", "r", "runs", link.Many(link.Text(12), comparison.MOST), ()),
     link.Field("focus", "f", "budget", link.Maybe(link.BUDGET), None),
@@ -45,7 +40,7 @@ def page(codec: link.Codec) -> None:
     start, missing = _initial_runs(view, runs, stored)
     place = layout.heading("Runs", "Which is better, and is it real?", notices=[*view.read.notices, *missing])
     if not runs:
-        with layout.card("empty", _NOTHING_YET):
+        with layout.card("empty", WORDS["compare"]["nothing_yet"]):
             st.page_link("pages/train.py", label="Start a run")
         example = state.example()
         run_panel.statement(example, example.spec.privacy.usual_epsilon, is_over=True)
@@ -63,7 +58,7 @@ def page(codec: link.Codec) -> None:
         placeholder="Pick up to six finished runs",
     )  # fmt: skip
     if len(picked) == 1:
-        st.info(_ALONE)
+        st.info(WORDS["compare"]["alone"])
         run = runs[picked[0]]
         layout.arrow("train", f"Open the settings of {plain(run.name)} in Train", train_form.parameters_of(run.spec))
     draw(view, picked)

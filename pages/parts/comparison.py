@@ -177,8 +177,6 @@ TITLE = "Which ε do I need?"
 FIELD = link.Field("wanted", "want", "wanted accuracy in percent", link.Maybe(link.Whole(1, 100)), None)
 NO_BOUND = "The list of labels is read from the data: no ε bounds that, so none is enough."
 NO_BUDGET = "No finite ε, so there is nothing to choose from."
-_HOW = """Where a larger ε came out worse by luck, neighbours share their mean; between them the line is straight in log ε.
-Nothing is said beyond the budgets tried. On your own data, choosing ε by results spends privacy too."""
 
 
 @dataclass(frozen=True)
@@ -227,4 +225,4 @@ def panel(
         note="diamond: the ε that is needed; bar through it: what the 95 % intervals over seeds allow",
         table=pd.DataFrame(rows, columns=["run", "epsilon", "mean", "low", "high"]), linked=True,
     )  # fmt: skip
-    st.caption(_HOW)
+    st.caption(text.WORDS["comparison"]["how"])

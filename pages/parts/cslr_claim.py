@@ -44,12 +44,7 @@ FIELDS: list[link.Field[Any]] = [
     link.Field("r_claim", "rx", "claim that is attacked", link.Number(1.0, 8.0), 4.0),
 ]
 TITLE = "Claimed, accounted, audited: noise on replayed lists (CSLR)"
-ABOUT = """CSLR (Shihab et al. 2026) claims ε = {:g}, {:g} and {:g} for noise multipliers {:.2f}, {:.2f} and {:.2f}. **These
-claims are not verified and cover only the release for replay**: the head's updates are sent without noise. The cost of the
-noise depends on details that the text leaves open: how clients are sampled, what is clipped, how often statistics are
-released, and what neighbours are. Each is a control. All numbers except the claims are computed here.""".format(
-    *TABLE_5, *TABLE_5.values()
-)
+ABOUT = WORDS["cslr_claim"]["about"].format(*TABLE_5, *TABLE_5.values())
 
 
 def _body(view: state.View, given: Guarantee | None) -> None:
@@ -148,12 +143,7 @@ def _costs(reading: Reading) -> None:
         "fixed": f"amplified by sampling {reading.n_sampled} of {reading.n_clients} clients",
         "everyone": "not amplified",
     }[reading.sampling]
-    st.caption(
-        f"A round is one Gaussian mechanism with multiplier σ/{share:.4g} on everything that a client sends, {drawn}; "
-        f"{reading.n_rounds:,} rounds at δ = {reading.delta:g}. All numbers are upper bounds, rounded up; a dash: that "
-        "accountant cannot handle these steps. Head and replay of a round use the same clients, so together they cost less "
-        "than the sum."
-    )
+    st.caption(WORDS["cslr_claim"]["costs"].format(reading=reading, share=share, drawn=drawn))
     if not reading.one_coin and reading.sampling != "everyone":
         pecl_claim.not_dp(
             "Not valid: a client is sampled for all statistics of a round at once, so they cannot be amplified separately."

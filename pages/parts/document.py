@@ -35,7 +35,7 @@ from streamlit.web.server.starlette.starlette_websocket import is_host_allowed
 
 from dpcl_core import unforeseen
 from pages.parts import fields, served, state
-from pages.parts.text import in_document, plain
+from pages.parts.text import WORDS, in_document, plain
 from pages.parts.visitor import HERE
 
 WITHOUT_SCRIPTS: Final = "This app needs JavaScript."
@@ -206,8 +206,6 @@ class Masking(logging.Filter):
 
 FRAMES: Final = "DPCL_FRAMES"  # origins whose pages may show the app in a frame, such as https://example.org
 _HOSTS: Final = "server.allowedHosts"
-_REFUSED: Final = """This server answers to names of its own computer alone, such as localhost. To let it answer to another
-name, start it with STREAMLIT_SERVER_ALLOWED_HOSTS=NAME."""
 
 
 def listens_here_alone() -> bool:
@@ -236,7 +234,7 @@ class Gate:
         elif scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1008})
         else:
-            await PlainTextResponse(_REFUSED, status_code=421)(scope, receive, send)
+            await PlainTextResponse(WORDS["document"]["refused"], status_code=421)(scope, receive, send)
 
 
 def _guarded(message: Message) -> Message:

@@ -105,14 +105,12 @@ def _setting(name: str, form: Form, field: Field[Any]) -> Setting:
 
 
 LISTED = 500  # runs that a page lists at most; the search goes through all
-HELP = """A word with # in a run's name is a tag: rename the run to add one. A preset's name finds the runs that were
-started from it."""
 
 
 def search(key: str, start: str = "") -> str:
     """Draws the field in which runs are looked for."""
-    words = "name, #tag, method, data, id"
-    return st.text_input("Search", start, key=key, placeholder=words, max_chars=60, width=240, help=HELP)
+    placeholder, help_text = "name, #tag, method, data, id", WORDS["fields"]["search"]
+    return st.text_input("Search", start, key=key, placeholder=placeholder, max_chars=60, width=240, help=help_text)
 
 
 def wanted(text: str, store: Store) -> Callable[[Named], bool] | None:

@@ -48,11 +48,8 @@ def _body(view: state.View, given: Guarantee | None) -> None:
             setting = _setting(plan, given, *asked)
             whose = "the run above" if given is not None else "the numbers on the left"
             with layout.card("audits", "**Attack it**"):
-                st.caption(
-                    f"Real attacks on public digits with the noise scales of {whose}: which of two datasets was used? The "
-                    "decision rule is fixed beforehand; no attacker knows the noise. Claimed: "
-                    f"ε = {shown_number(setting.epsilon)}; accounted: no bound. Each takes seconds."
-                )
+                epsilon = shown_number(setting.epsilon)
+                st.caption(WORDS["lifelong_claims"]["attacks"].format(whose=whose, epsilon=epsilon))
                 attacks(
                     l2dp_games.ATTACKS, lambda name: l2dp_games.audited(setting, name, TRIALS, DELTA), setting, key="audit",
                     than=lambda result: "is claimed",
@@ -103,17 +100,14 @@ def _theorem(view: state.View, *, of_a_run: bool) -> tuple[claim.Plan | None, tu
         rows = {name: _term(term) for name, term in claimed.terms.items()}
         rows |= {"**claimed in all, not verified**": f"**{shown_number(claimed.epsilon)}**", "**accounted**": "**no bound**"}
         layout.draw_table(("term", "ε"), rows.items())
-        st.caption(
-            f"Δ_R = d(|h1| + 2) = {plan.delta_r:,.0f}, γ_x = Δ_R/λ = {_term(plan.gamma_x)}, γ = 2Δ_R/(λ‖θ1‖) = "
-            f"{_term(plan.gamma(norm))}. Noise: Laplace of scale b = Δ_R/(ε1 λ) = **{_term(plan.input_scale)}** on each "
-            f"value of an input (its range is 2), {_term(plan.hidden_scale)} on each hidden unit, drawn once for all "
-            f"records. If drawn independently for every record, this noise would protect a record's {n_inputs:,} values "
-            f"with ε = 2 · {n_inputs:,}/b = {_term(2 * n_inputs / plan.input_scale)}, where the theorem counts ε1/γ_x."
-        )
-        pecl_claim.not_dp(
-            f"Claimed ε = {shown_number(claimed.epsilon)} ({claim.SOURCE}, not verified). One noise vector is shared by "
-            "all records. Subtracting two noisy records removes it."
-        )
+        numbers = {
+            "gamma_x": plan.gamma_x, "gamma": plan.gamma(norm), "inputs": plan.input_scale, "units": plan.hidden_scale,
+            "fresh": 2 * n_inputs / plan.input_scale,
+        }  # fmt: skip
+        terms = {name: _term(value) for name, value in numbers.items()}
+        st.caption(WORDS["lifelong_claims"]["costs"].format(plan=plan, n=n_inputs, **terms))
+        said = WORDS["lifelong_claims"]["not_dp"]
+        pecl_claim.not_dp(said.format(epsilon=shown_number(claimed.epsilon), source=claim.SOURCE))
     return plan, (epsilon, share)
 
 

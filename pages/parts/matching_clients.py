@@ -34,11 +34,6 @@ FIELDS: list[link.Field[Any]] = [
     link.Field("colour", "h", "colour", link.Choice(tuple(COLOURS)), "group"),
 ]
 _MOST_GROUPS, _LETTERS = 8, 90  # groups whose anchors are shown, and letters of a sentence
-_LEGEND = (
-    "Colour: group. Shape: client. Size: weight. Hollow and faint: ambiguous. Ring: wrong group. Cross: the group's "
-    "prototype; dotted ellipse: two standard deviations of its privacy noise. Names without room appear on "
-    "hover. The two axes show"
-)
 
 
 def maps(view: state.View, scene: Scene) -> None:
@@ -67,7 +62,7 @@ def maps(view: state.View, scene: Scene) -> None:
         layout.await_paint()
         shares = dict(zip(("mean", "signature"), scene.now.shown, strict=True))
         axes = " and ".join(f"{100 * shares[space]:.0f} % of the variance of {MAPS[space]}" for space in spaces)
-        st.caption(f"{_LEGEND} {axes}.")
+        st.caption(f"{WORDS['matching_clients']['legend']} {axes}.")
         figure_card.footer(pictures[0], scene.source, key="anchor-map", table=entries, linked=True, live=scene.is_live)
     with right:
         bars(scene)
@@ -233,10 +228,7 @@ def what_if(
     n = len(source.lists)
     whose = f"clients of every task, {n} in all" if source.has_homes else f"{n} clients"
     part = f" Shown: the first {whose}, whose lists were recorded." if source.is_part else ""
-    st.info(
-        f"**What-if, not released by this run:** its recorded, rounded lists with {described}, re-matched here.{part} The "
-        "groups' prototypes, the cost and the accuracy are the run's own."
-    )
+    st.info(WORDS["matching_clients"]["what_if"].format(described=described, part=part))
     now: Signatures = compute("event", (m, noise))
     return Scene(
         (now,), 0, recorded.key, replace(result.provenance, method=f"{result.provenance.method}, {described}, re-matched"),

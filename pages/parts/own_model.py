@@ -22,15 +22,9 @@ from dpcl_core.runs import administration, process
 from dpcl_core.runs.run import Run
 from dpcl_core.spec import ScenarioSpec
 from pages.parts import layout, pecl_claim, run_panel, start_box, state, train_form, visitor
-from pages.parts.text import plain
-
-STAYS = """The number of looks stays, with keyed digests of rows of the public test part: it goes on if the same rows come
-back under any name."""
+from pages.parts.text import WORDS, plain
 
 _EPSILON: Final = "ε of all runs together"
-_BUDGET: Final = """Looks count against it, and a run that would exceed it is refused. It holds for every copy and schema of
-these rows. A budget that is raised is a new promise."""
-
 _EDITED: Final = "own-edited"
 KEPT: Final = "own-kept"  # session key: what was kept last and the data of which it is another schema
 _SHOWN: Final = "own-shown"  # session key: the data whose model is shown
@@ -51,11 +45,7 @@ def edited() -> str | None:
 
 def folder(name: str) -> Path:
     """Draws whose schema is changed, with the way out; gives the folder of the data."""
-    title = plain(datasets.called(name))
-    st.markdown(
-        f"**The schema of {title}.** A change makes another dataset of the same rows: {title} and its runs stay "
-        "as they are, and looks at either count for both."
-    )
+    st.markdown(WORDS["own_model"]["schema"].format(title=plain(datasets.called(name))))
     st.button("Leave it as it is", key="own-leave", on_click=lambda: st.session_state.pop(_EDITED, None))
     return intake.kept_folder(name)[0]
 
@@ -113,7 +103,7 @@ def _budget(name: str) -> None:
         for one in found:
             st.markdown(plain(one.sentence(datasets.called(name))))
         epsilon = st.number_input(_EPSILON, 0.01, value=found[0].epsilon if found else 4.0, key=f"budget-{key}-epsilon")
-        st.caption(_BUDGET)
+        st.caption(WORDS["own_model"]["budget"])
         for label, declared in (("Declare", epsilon), ("Remove", None)):
             if (label == "Declare" or found) and st.button(label, key=f"budget-{key}-{label}"):
                 administration.declare_budget(state.store(), name, declared)
@@ -129,7 +119,7 @@ def _delete(name: str) -> None:
             f"Deletes {plain(datasets.called(name))}, all results on it ({n_runs} run{'s' * (n_runs != 1)}), and the "
             "features kept on this computer; those of other data are computed again when they are needed."
         )
-        st.caption(STAYS)
+        st.caption(WORDS["own_model"]["stays"])
         if st.button("Delete all of it", key=f"delete-{key}", type="primary"):
             try:
                 administration.purge(state.store(), name)

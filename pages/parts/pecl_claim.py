@@ -196,13 +196,10 @@ def _costs(epsilon: float, clip: float, length: int, epochs: int, times: int, de
         ("the same text, one release, with noise for sensitivity 2C", "", true(length, 2.0)),
     ))  # fmt: skip
     needed = text_mechanisms.ratio_for(epsilon, delta)
-    st.caption(
-        f"Eq. 5: σ/C = √(2 ln(1.25/δ))/ε = {_number(ratio)}, so σ = {_number(ratio * clip)} here; C does not affect "
-        f"ε. Two clipped embeddings can be 2C apart, but the noise is scaled to C. It would have to be {_number(needed)}, "
-        f"{needed / ratio:.2f} times as much. At the printed ε the true δ is "
-        f"{text_mechanisms.true_delta(epsilon, ratio):.2g}. Exact (Balle and Wang 2018) for noise that does not depend on "
-        "the token; this noise does. Remark 1 is called advanced composition but is always larger than the plain sum."
-    )
+    st.caption(WORDS["pecl_claim"]["costs"].format(
+        ratio=_number(ratio), sigma=_number(ratio * clip), needed=_number(needed), times=needed / ratio,
+        delta=text_mechanisms.true_delta(epsilon, ratio),
+    ))  # fmt: skip
     not_dp(
         f"Nominal ε = {shown_number(epsilon)} ({text_mechanisms.PAPER}), no guarantee: the noise level reveals the token, "
         "stop words have no noise, and training reads the raw text."
@@ -240,10 +237,7 @@ def _level(view: state.View, epsilon: float, delta: float) -> None:
             share = 50 + 50 * text_mechanisms.scale_advantage(first, second, width)
             rows.append((f"{_number(epsilon)} or {_number(factor * epsilon)}", _number(level_epsilon), f"{share:.1f} %"))
         layout.draw_table(("nominal ε of two tokens, no guarantee", "ε of the noise level", "guessed right"), rows)
-        st.caption(
-            f"Two tokens with the same embedding; only their noise differs. The norm of one noisy vector of {width:,} "
-            f"values reveals its σ to within {100 / math.sqrt(2 * width):.1f} %, and σ follows from the token's probability."
-        )
+        st.caption(WORDS["pecl_claim"]["level"].format(width=width, percent=100 / math.sqrt(2 * width)))
 
 
 def _audits(epsilon: float, length: int, epochs: int, delta: float) -> None:
@@ -251,20 +245,13 @@ def _audits(epsilon: float, length: int, epochs: int, delta: float) -> None:
 
     setting = Setting(epsilon, max(10.0, 2 * epsilon), delta, min(epochs, 20), length)
     with layout.card("token-audits", "**Attack it**"):
-        st.caption(
-            "Real attacks on the published mechanism, with the numbers above: which of two tokens was it? The decision rule "
-            f"is fixed before the counted releases. Nominal for the attacked token: ε = {shown_number(setting.lower)}, no "
-            "guarantee; accounted: no bound. Each takes about a second."
-        )
+        st.caption(WORDS["pecl_claim"]["attacks"].format(epsilon=shown_number(setting.lower)))
         attacks(
             ATTACKS, lambda name: audited(setting, name, TRIALS), setting, key="token-audit",
             than=lambda result: f"the nominal {_number(result.claimed)}",
         )  # fmt: skip
         most = rounded_down(audit_bounds.one_way_bound(TRIALS, TRIALS, 0, TRIALS, setting.delta))
-        st.caption(
-            f"{TRIALS:,} releases per side without an error prove at most {most:.2f}. If the nominal ε is larger, the "
-            "number of rounds is the limit, not the attack."
-        )
+        st.caption(WORDS["pecl_claim"]["most"].format(n=TRIALS, most=most))
 
 
 def _times(count: int, what: str) -> str:

@@ -33,13 +33,10 @@ from pages.parts.text import WORDS, capital, plain
 
 ACTIVE = ("queued", "starting", "running", "stopping")
 _ENDED = {"finished": "finished", "failed": "failed", "lost": "been lost"}
-_WAITS = "The run has said nothing for some seconds: its store may take nothing just now. Its results appear here later."
-_FULL = "The disk of this server is full: the run waits. It goes on and loses nothing once there is room again."
 _READABLE_EPSILON = 20.0  # above it, e^ε is no number that says anything
 _QUIET_SECONDS = 2.0  # a run gives a sign of life four times a second
 _WAITS_SECONDS = 5.0  # a store on a busy machine may take nothing for a moment, of which nobody need know
 HALVES = (1.75, 1)  # of a run's curve, and of what is said beside it
-_RULES = "Post-processing: switching costs no privacy. Choosing the best rule on private validation data would."
 
 
 def status_card(run: Run, result: Result, *, beside: Callable[[], None] | None = None) -> status_line.StatusLine:
@@ -58,9 +55,9 @@ def status_card(run: Run, result: Result, *, beside: Callable[[], None] | None =
             st.caption(refusal)
         silent = math.inf if run.silent_seconds is None else run.silent_seconds
         if not run.is_over and silent > _QUIET_SECONDS and state.store().is_full():
-            st.warning(_FULL)
+            st.warning(WORDS["run_panel"]["full"])
         elif run.status in ("running", "stopping") and silent > _WAITS_SECONDS:
-            st.info(_WAITS)
+            st.info(WORDS["run_panel"]["waits"])
         if line.fraction is not None:
             st.html(segments(line.fraction, 1 if line.is_stage else result.n_tasks))
         if run.status == "failed":
@@ -125,7 +122,8 @@ def under_rule(result: Result, key: str, start: str | None) -> Result:
     """The result under the chosen prediction rule, if the method has several; else unchanged."""
     if not result.rules:
         return result
-    picked = fields.buttons("Prediction rule", result.rules, start, rule_title, key=key, help=_RULES)
+    about = WORDS["run_panel"]["rules"]
+    picked = fields.buttons("Prediction rule", result.rules, start, rule_title, key=key, help=about)
     return replace(result, rule=None if picked == result.rules[0] else picked)
 
 
@@ -358,9 +356,6 @@ def archive(contents: Mapping[str, bytes], folder: str = "") -> bytes:
 # Where a run ended between chance, the untrained network and the ceiling, and a button that computes the ceiling.
 
 
-_ON_DEMAND = "Trains on all tasks at once without noise, for comparison. Nothing protects it: for public benchmarks only."
-
-
 def panel(result: Result, chosen: float) -> None:
     """Draws the sentence for the chosen budget, a warning if budgets cannot be told from chance, and the button."""
     if not (said := result.placed(chosen)):
@@ -384,7 +379,8 @@ def _button(result: Result) -> None:
     if state.is_ceiling_tried(result.spec):
         st.caption("No ceiling: learning all tasks at once reached less than other runs do, or than the untrained network.")
         return
-    st.button("Compute the ceiling", key="ceiling", help=_ON_DEMAND, on_click=attempt(lambda: _start(result, wanted)))
+    press = attempt(lambda: _start(result, wanted))
+    st.button("Compute the ceiling", key="ceiling", help=WORDS["run_panel"]["ceiling"], on_click=press)
 
 
 @state.each_second

@@ -27,7 +27,7 @@ from dpcl_core.runs import executor, process, run
 from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.spec import DataSpec, PrivacySpec, fields_of
 from pages.parts import fields, layout, link, state, visitor
-from pages.parts.text import plain
+from pages.parts.text import WORDS, plain
 
 Values = dict[str, object]
 
@@ -249,12 +249,8 @@ def _network(view: state.View) -> str:
     current = str(view["backbone"])
     cards = {name: state.unless_refused(catalog.card, name) for name in [*catalog.names(), current]}
     titles = {name: name if card is None else card.title for name, card in cards.items()} | {"": "Another …"}
-    name = fields.select(
-        view, "backbone", fields.TITLES["data.backbone"], titles,
-        help="Any image model of timm: type timm:MODEL; any causal language model of the Hugging Face hub: hf:NAME. Weights "
-        "come from the hub or from the folder DPCL_WEIGHTS.",
-    )  # fmt: skip
-    if name:
+    title, help_text = fields.TITLES["data.backbone"], WORDS["settings_form"]["network"]
+    if name := fields.select(view, "backbone", title, titles, help=help_text):
         return name
     key = f"{view.key('backbone')}-name"
     return st.text_input("Its name", key=key, max_chars=100, placeholder="timm:MODEL, st:NAME or hf:NAME").strip() or current
@@ -328,11 +324,8 @@ def split_choice(device: str) -> run.Split | None:
     offered = [_HERE, *([_ALL] if len(present) > 1 else []), *([_RAY] if has_ray else [])]
     if len(offered) == 1:
         return None
-    chosen = fields.choice(
-        "Where", {name: f"{_ALL}: {', '.join(present)}" if name == _ALL else name for name in offered}, _HERE, key="where",
-        help="Elsewhere, models of a run that share no work are learned in parts, each by the next free machine. "
-        "The result stays that of the unsplit run.",
-    )  # fmt: skip
+    titles = {name: f"{_ALL}: {', '.join(present)}" if name == _ALL else name for name in offered}
+    chosen = fields.choice("Where", titles, _HERE, key="where", help=WORDS["settings_form"]["where"])
     if chosen == _HERE:
         return None
     kind = "cpu" if device == "cpu" else "cuda"

@@ -235,11 +235,7 @@ def draw_read(text: ScoredText, dials: Dials, reader: str, *, n_releases: int, k
         (name, str(n), "–" if read.share is None else f"{100 * read.share:.1f} %") for name, n, read in rows
     ))  # fmt: skip
     st.button("Draw again", key=key, on_click=_latest.clear, help="Fresh noise; none is recorded")
-    st.caption(
-        f"δ = {dials.delta:g}. Embeddings of {MODEL_NAMES[reader]}, clipped to their median norm. "
-        "Fresh noise in every epoch is one release per epoch; the attacker averages them. As published, stop words get "
-        "no noise. Where nothing can be read, a model can learn almost nothing either."
-    )
+    st.caption(WORDS["token_heat"]["read"].format(delta=dials.delta, model=MODEL_NAMES[reader]))
 
 
 @st.cache_resource(show_spinner=False)
@@ -344,10 +340,10 @@ def leak_figures(result: Result, epsilon: float, *, live: bool) -> None:
             figure_card.show(
                 figures.exposure(leaks, dark=dark), source, key="exposure", title="Planted secrets",
                 note="dotted: a code never seen in training, 1.44 bits", table=leaks, linked=True, live=live,
-                caption=f"{figures.exposure_history(leaks)} The planted codes prove that the model's ε is at least "
-                f"{last['epsilon_at_least'].max():.2g} ({100 * last['confidence'].max():.0f} % confidence). Greedy "
-                f"continuation prints {100 * printed:.0f} % of the codes planted most often. A code that is unusually "
-                "unlikely is a trace, too.",
+                caption=WORDS["token_heat"]["exposure"].format(
+                    history=figures.exposure_history(leaks), least=last["epsilon_at_least"].max(),
+                    confidence=100 * last["confidence"].max(), printed=100 * printed,
+                ),
             )  # fmt: skip
     if kept.empty and leaks.empty:
         later = "Memorisation and planted secrets appear after the first task."

@@ -22,15 +22,11 @@ from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.scenarios import federated
 from dpcl_core.spec import DataSpec, PrivacySpec, RunSpec, fields_of
 from pages.parts import fields, layout, link, pecl_claim, settings_form, state, visitor
-from pages.parts.text import plain
+from pages.parts.text import WORDS, plain
 
 EPSILONS = (0.1, 0.2, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, math.inf)
 _NOT_HERE = " (not on this computer)"
 _NO_LIST = "Labels from the data: no bound holds, whatever ε is. For contrast only."
-_SAME_EXAMPLES = (
-    "Every task has the same examples. If a method spends this ε on each task, as the cosine classifier does, the total ε "
-    "of the run is larger: see its statement."
-)
 _OF_RUN = ("method", "labels", "public_labels", "tuned", "seeds")  # the form's fields by the part of the spec they set
 _OF_PRIVACY = ("epsilons", "adjacency", "noise", "label_share")
 _SIZES = ("train_per_class", "train_per_source", "test_per_class")
@@ -182,9 +178,7 @@ def form(
         titles = {name: _dataset_title(name, here) for name in (*datasets.CARDS, *mine, str(view["dataset"]))}
         values["dataset"] = dataset = fields.select(
             view, "dataset", fields.TITLES["data.dataset"], titles, on_change=bring,
-            help="Your own: a folder NAME with train.parquet and test.parquet (columns image and label, text and label, or "
-            "window, rate_hz and label), with train.csv and test.csv of texts (first line text,label), or with folders "
-            "train/CLASS and test/CLASS of images, in the folder that DPCL_DATA names.",
+            help=WORDS["train_form"]["datasets"],
         )  # fmt: skip
     visitor.check_owner(dataset)
     with method:
@@ -302,7 +296,7 @@ def _promise(values: Mapping[str, object], epsilons: tuple[float, ...]) -> str:
     if methods.standing(spec) != "bound":
         return NO_ODDS
     if spec.scenario.recurrence == "every" and spec.scenario.n_users is None:
-        return _SAME_EXAMPLES
+        return WORDS["train_form"]["same_examples"]
     finite = [epsilon for epsilon in epsilons if math.isfinite(epsilon)]
     if not (ends := [finite[0], finite[-1]] if len(finite) > 1 else finite):
         return ""

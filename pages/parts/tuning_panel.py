@@ -22,7 +22,7 @@ from dpcl_core.runs.run import Run, seconds_left
 from dpcl_core.spec import RunSpec
 from dpcl_core.tuning import search, settings
 from pages.parts import claim_calculator, fields, figure_card, layout, link, run_panel, state, status_line, train_form
-from pages.parts.text import capital, plain
+from pages.parts.text import WORDS, capital, plain
 
 ANCHOR = "tuning"
 
@@ -89,11 +89,7 @@ def _draw(view: state.View, study: Study, form: RunSpec | None) -> None:
                 column_order=[name for name in shown.columns if name != "trouble" or shown["trouble"].any()],
                 alt=f"{len(shown)} trials with accuracy on held-out examples, learning rate, batch size and clipping norm",
             )  # fmt: skip
-            st.caption(
-                f"{study.sizes.n_tune} examples to train on, {n_held_out} held out; the test examples are not used. "
-                "Learning rate and clipping norm are drawn on a logarithmic scale, the batch size on a linear one: the "
-                "papers give only ranges."
-            )
+            st.caption(WORDS["tuning_panel"]["trials"].format(sizes=study.sizes))
 
 
 def words(study: Study) -> status_line.StatusLine:
@@ -138,9 +134,7 @@ def _best(view: state.View, study: Study, form: RunSpec | None) -> None:
             f"**For the full data:** learning rate {scaled.learning_rate:.3g}, sampling rate {scaled.sample_rate:.3g} "
             f"(about {scaled.batch_size:.0f} examples a batch), clipping norm {scaled.clip_norm:.3g}.",
             width="stretch",
-            help=f"r = {study.sizes.n_final:g} / {study.sizes.n_tune} = {scaled.ratio:.3f}. The batch grows by r, so the "
-            f"sampling rate stays; the learning rate is multiplied by √r = {scaled.learning_rate_factor:.3f}; clipping "
-            "norm and epochs stay.",
+            help=WORDS["tuning_panel"]["transferred"].format(sizes=study.sizes, scaled=scaled),
         )
         kind: Literal["primary", "secondary"] = "primary" if study.turn.status == "finished" else "secondary"
         if st.button("Use these settings", key="tune-use", type=kind):
@@ -202,10 +196,7 @@ def _choices(values: Mapping[str, object], spec: RunSpec, device: str) -> None:
     )
     proxy: str | None = None
     if on == "private":
-        st.warning(
-            f"Tuning on the private data is not accounted: {n_trials} trials and the final run use the same data "
-            f"{n_trials + 1} times, but the statement counts one use. It will say so."
-        )
+        st.warning(WORDS["tuning_panel"]["private"].format(n=n_trials, uses=n_trials + 1))
     elif here := _proxies_here(spec.data.dataset):
         titles = {name: datasets.card(name).title for name in here}
         said = "Only datasets without examples of the private one."
@@ -249,12 +240,7 @@ def _show(values: Mapping[str, object], study_id: str | None) -> None:
 # The audit of a run: its button, its progress, and the proved lower bound next to claimed and accounted ε.
 
 
-WHAT = (
-    "An audit repeats the training with the run's settings and with planted examples, each included by the toss of a coin. "
-    "It then guesses from the release which were included. Many right guesses prove a lower bound on ε. "
-    "The audit runs in the background, in a separate process, and reads none of the run's own data."
-)
-LIMIT = "An audit can show that a guarantee is broken. It can never prove that one holds: a better attack may find more."
+WHAT = WORDS["tuning_panel"]["audit"]
 
 
 def first(run: Run) -> Callable[[], None] | None:
@@ -352,7 +338,7 @@ def _results(run_audits: list[Audit], standing: Standing, *, is_open: bool) -> N
             for one in results
         ))  # fmt: skip
         caught = "" if strongest.detects is None else f" It would have detected {strongest.detects} nine times in ten."
-        st.caption(plain(f"Assumed: {strongest.assumes}. {LIMIT}{caught}"))
+        st.caption(plain(f"Assumed: {strongest.assumes}. {WORDS['tuning_panel']['limit']}{caught}"))
 
 
 def reading(result: Audited) -> str:
@@ -370,8 +356,5 @@ def reading(result: Audited) -> str:
 
 def exceeding(result: Audited) -> str:
     """A sentence: the audit proves more than the ledger accounts for."""
-    return (
-        f"The audit proves ε ≥ {at_least(result.lower_bound)}, but the ledger accounts for only "
-        f"{shown_number(result.accounted)}: the run's release reveals more about people than it promises. "
-        "Do not release it, and report this."
-    )
+    bounds = {"proven": at_least(result.lower_bound), "accounted": shown_number(result.accounted)}
+    return WORDS["tuning_panel"]["exceeding"].format(**bounds)

@@ -21,7 +21,7 @@ from dpcl_core.data import own
 from dpcl_core.errors import BadInput
 from dpcl_core.runs import queue
 from dpcl_core.unforeseen import masked
-from pages.parts.text import plain
+from pages.parts.text import WORDS, plain
 
 # Logins of a shared server: the account in place of the browser, by Streamlit's own mechanism.
 #
@@ -29,8 +29,6 @@ from pages.parts.text import plain
 # digest is kept, nothing else; what the provider says besides stays in a cookie of the visitor's browser.
 
 
-WHY = """Your runs and data are kept for your account: you find them again in any browser, and nobody else can change them.
-Of the account, this server keeps a digest and no name."""
 _LOGGED_IN = "is_logged_in"  # key that Streamlit's user has only where the secrets name a provider
 
 
@@ -52,7 +50,7 @@ def ask() -> None:
     """Draws the page in place of one that asks for a login."""
     st.title("Log in", anchor=False)
     with st.container(key="card-login", gap="small"):
-        st.markdown(WHY)
+        st.markdown(WORDS["visitor"]["login"])
         if lacking := machine.lacking(["authlib"]):
             st.error(f"The login of this server {lacking}")
             return
