@@ -1,8 +1,9 @@
 """Pitfalls of private continual learning: each as a small computation on invented numbers, done wrong and then right."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from hashlib import blake2b
+from typing import get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,38 +16,32 @@ DELTA = 1e-5
 SIGMA = gaussian.sigma(1.0, DELTA)
 BEST = f"{100 * gaussian_odds_bound(SIGMA):.1f} %"  # guesses that are right at most under noise for epsilon 1
 Vector = NDArray[np.float64]
-Rows = tuple[tuple[str, ...], ...]
-# A table, with the wrong way in its first row and the right one in its last, and what its finding says.
-Shown = tuple[Rows, dict[str, str]]
+Shown = Mapping[str, object]  # what the table of a pitfall and its finding say
 
 
-def demonstration(edge: text.Edge) -> tuple[Rows, str]:
+def demonstration(edge: text.Edge) -> tuple[tuple[tuple[str, ...], ...], str]:
     """The demonstration of a pitfall by the function of its key's name: the rows under its `head`, and the finding."""
     show: Callable[[], Shown] = globals()[edge.key.replace("-", "_")]
-    rows, found = show()
-    return rows, edge.finding.format(**found)
+    found = {"best": BEST, **show()}
+    return tuple(tuple(cell.format(**found) for cell in row) for row in edge.rows), edge.finding.format(**found)
 
 
 def fresh_accountant() -> Shown:
     """Ten tasks of epsilon 1 each, and one person in all of them."""
-    total = shown_number(adding.total(1.0, 10))
-    return (("a new accountant each task", "1"), ("one ledger for life", total)), {"total": total}
+    return {"total": shown_number(adding.total(1.0, 10))}
 
 
 def labels_from_data() -> Shown:
     """A list of labels read from the data, with and without the only person who has one of them."""
     others = ["flu", "cold", "flu", "fever", "cold"]
-    public = "cold, fever, flu, gout"
-    lists = [", ".join(sorted({*others, *more})) for more in ([], ["gout"])]
-    reveals = "reveals" if lists[0] != lists[1] else "does not reveal"
-    return (("read from the data", *lists), ("public beforehand", public, public)), {"reveals": reveals}
+    without, hers = (", ".join(sorted({*others, *more})) for more in ([], ["gout"]))
+    return {"without": without, "hers": hers, "reveals": "reveals" if without != hers else "does not reveal"}
 
 
 def memory_reuse() -> Shown:
     """A kept example that nine later tasks replay, each time under the noise that its own task had."""
     total = accounting.in_every_task([1.0] * 10, DELTA)
-    rows = tuple((f"after {n} replays" if n > 1 else "after 1 replay", shown_number(total[n])) for n in (1, 4, 9))
-    return (("replays uncharged", "1"), *rows), {"total": shown_number(total[9])}
+    return {f"after_{n}": shown_number(total[n]) for n in (1, 4, 9)}
 
 
 def realised_batch() -> Shown:
@@ -54,8 +49,7 @@ def realised_batch() -> Shown:
     others, expected = np.ones(10), 10
     by_drawn = abs(others.mean() - np.append(others, -1.0).mean())
     by_expected = abs(others.sum() - np.append(others, -1.0).sum()) / expected
-    rows = (("the number drawn", f"{by_drawn:.3f}", "0.100"), ("the expected number", f"{by_expected:.3f}", "0.100"))
-    return rows, {"times": f"{by_drawn / by_expected:.2f}"}
+    return {"by_drawn": by_drawn, "by_expected": by_expected, "times": by_drawn / by_expected}
 
 
 def batch_clipping() -> Shown:
@@ -63,8 +57,7 @@ def batch_clipping() -> Shown:
     others, hers = np.full(31, 0.05), 1000.0
     batch = abs(float(np.clip(np.append(others, -hers).mean(), -1, 1) - np.clip(np.append(others, 0.0).mean(), -1, 1)))
     by_example = abs(float(np.clip(np.append(others, -hers), -1, 1).sum() - others.sum())) / 32
-    rows = (("the average", f"{batch:.3f}", "0.031"), ("each example", f"{by_example:.3f}", "0.031"))
-    return rows, {"times": f"{batch * 32:.0f}"}
+    return {"batch": batch, "by_example": by_example, "times": batch * 32}
 
 
 def normalisation() -> Shown:
@@ -76,13 +69,13 @@ def normalisation() -> Shown:
         return float(np.clip((values - centre) / width, -1, 1).sum())
 
     by_data, by_range = (abs(total(np.append(others, 50.0), one) - total(others, one)) for one in (False, True))
-    return (("the data's", f"{by_data:.1f}", "1"), ("public", f"{by_range:.1f}", "1")), {"moved": f"{by_data:.0f}"}
+    return {"by_data": by_data, "by_range": by_range}
 
 
 def class_counts() -> Shown:
     """The number of examples of a class, exact and with the noise of epsilon 1."""
-    noisy = 24 + SIGMA * np.random.default_rng().standard_normal(2) - np.array([1, 0])
-    return (("exact", "23", "24", "100 %"), ("noise for ε = 1", *(f"{value:.1f}" for value in noisy), BEST)), {}
+    without, hers = 24 + SIGMA * np.random.default_rng().standard_normal(2) - np.array([1, 0])
+    return {"without": without, "hers": hers}
 
 
 def early_stopping() -> Shown:
@@ -97,26 +90,22 @@ def early_stopping() -> Shown:
             weight, last, step = weight - 0.05 * float(((weight * x - y) * x).mean()), loss, step + 1
         return step
 
-    without, hers = f"{steps(x, y)}", f"{steps(np.append(x, 3.0), np.append(y, -6.0))}"
-    rows = (("the loss falls no more", without, hers), ("60 steps are done", "60", "60"))
-    return rows, {"without": without, "hers": hers}
+    return {"without": steps(x, y), "hers": steps(np.append(x, 3.0), np.append(y, -6.0))}
 
 
 def recorded_seed() -> Shown:
     """A noisy number whose seed is in the log, and one whose noise was never recorded."""
     truth, of_seed = 1.0, SIGMA * float(np.random.default_rng(2024).standard_normal())
-    fresh = truth + SIGMA * float(np.random.default_rng().standard_normal())
-    pairs = (("seed 2024, recorded", truth + of_seed), ("not recorded", fresh))
-    rows = tuple((name, f"{released:.3f}", f"{released - of_seed:.3f}") for name, released in pairs)
-    return rows, {"truth": f"{truth:.3f}"}
+    released = truth + of_seed, truth + SIGMA * float(np.random.default_rng().standard_normal())
+    return {"truth": truth, "released": released, "less": [one - of_seed for one in released]}
 
 
 def last_digits() -> Shown:
     """The attacker of the lesson on last digits, 400 rounds a side."""
-    ways: dict[str, adding.Way] = {"floating-point sum": "naive", "rounded with its noise": "rounded"}
-    played = {name: adding.play(1.0, 400, way) for name, way in ways.items()}
-    rows = tuple((name, f"{400 - one.false_alarms} of 400", f"{one.proven(DELTA):.1f}") for name, one in played.items())
-    return rows, {"proven": rows[0][2]}
+    plain, rounded = (adding.play(1.0, 400, way) for way in get_args(adding.Way))
+    proven, nothing = (one.proven(DELTA) for one in (plain, rounded))
+    caught = {"plain": 400 - plain.false_alarms, "rounded": 400 - rounded.false_alarms}
+    return {**caught, "proven": proven, "nothing": nothing}
 
 
 def by_rank() -> Shown:
@@ -132,14 +121,13 @@ def by_rank() -> Shown:
         return {row: int.from_bytes(blake2b(row.encode(), digest_size=8).digest()) < 0.8 * 2**64 for row in table}
 
     splits = [(deal(rows), deal(more)) for deal in (shuffled, by_coin)]
-    by_shuffle, by_bytes = (f"{sum(before[row] != after[row] for row in rows)}" for before, after in splits)
-    return (("rank", by_shuffle), ("a coin of each row's bytes", by_bytes)), {"moved": by_shuffle}
+    by_shuffle, by_bytes = (sum(before[row] != after[row] for row in rows) for before, after in splits)
+    return {"by_shuffle": by_shuffle, "by_bytes": by_bytes}
 
 
 def private_tuning() -> Shown:
     """Twenty trainings of epsilon 1 on the same people; the best one is used."""
-    total = shown_number(adding.total(1.0, 20))
-    return (("the best one alone", "1"), ("all that were looked at", total)), {"total": total}
+    return {"total": shown_number(adding.total(1.0, 20))}
 
 
 def huge_number() -> Shown:
@@ -148,30 +136,23 @@ def huge_number() -> Shown:
     with np.errstate(over="ignore", invalid="ignore"):
         squared = row @ row
         gradient = np.float32(row[0] * row[0]) * (np.float32(1) / np.sqrt(squared))
-    finite = np.where(np.isfinite(squared), row, 0).sum()
-    return (("clipped by its length", f"{squared}", f"{gradient}"), ("counted as zero", f"{squared}", f"{finite:g}")), {}
+    return {"squared": squared, "gradient": gradient, "finite": np.where(np.isfinite(squared), row, 0).sum()}
 
 
 def stolen_state() -> Shown:
     """Her task's sum after five tasks with remembered noise, for who has the program's memory or its releases alone."""
-    stds = {"remembered: releases alone": SIGMA * continual.square_root(5).sensitivity(), "fresh: all that is kept": SIGMA}
-    rows: list[tuple[str, ...]] = [("remembered: the sums in memory", "23", "24", "100 %")]
-    for name, std in stds.items():
-        seen = np.array([23, 24]) + std * np.random.default_rng().standard_normal(2)
-        rows.append((name, *(f"{value:.1f}" for value in seen), BEST))
-    return tuple(rows), {"best": BEST}
+    stds = {"remembered": SIGMA * continual.square_root(5).sensitivity(), "fresh": SIGMA}
+    return {name: np.array([23, 24]) + std * np.random.default_rng().standard_normal(2) for name, std in stds.items()}
 
 
 def latecomers() -> Shown:
     """Twenty tasks of epsilon 1 in all, she in the fifth: what running sums tell who comes so many tasks later."""
     hers, later = 4, (0, 1, 2, 5, 10, 15)
     kinds = {"remembered": continual.choose(20).factorisation, "fresh": continual.fresh(20)}
-    told = {
+    return {
         name: [shown_number(gaussian.epsilon(1 / continual.latecomer(of, SIGMA, hers, hers + n), DELTA)) for n in later]
         for name, of in kinds.items()
     }
-    ten_later = {name: values[later.index(10)] for name, values in told.items()}
-    return tuple((name, *values) for name, values in told.items()), ten_later
 
 
 def delete_me() -> Shown:
@@ -184,9 +165,5 @@ def delete_me() -> Shown:
         return f"{abs(float(difference @ hers)) / float(np.linalg.norm(difference)):.2f}"
 
     noise = SIGMA * np.random.default_rng().standard_normal((2, 64))
-    ways = (
-        ("subtract her row", before - (before - hers), "100 %"),
-        ("train anew without her", before - rows[1:].sum(axis=0), "100 %"),
-        ("noise for ε = 1 in both", hers + noise[0] - noise[1], BEST),
-    )
-    return tuple((name, alike(difference), best) for name, difference, best in ways), {}
+    subtracted, anew = before - (before - hers), before - rows[1:].sum(axis=0)
+    return {"subtracted": alike(subtracted), "anew": alike(anew), "noisy": alike(hers + noise[0] - noise[1])}

@@ -223,8 +223,8 @@ def one_class() -> tuple[Block, ...]:
 class Edge(Document):
     """The texts of a pitfall: what goes `wrong`, how it is `prevented` here, and `where` in the code.
 
-    `key` names the function of `lessons/edges.py` that demonstrates it, in a table under `head` with a `finding`, a template
-    for what the function computes; `lesson` one that teaches it at length.
+    `key` names the function of `lessons/edges.py` that computes what a table under `head` and a `finding` say: the wrong way
+    in the first of its `rows`, the right one in the last. `lesson`: one that teaches it at length.
     """
 
     key: _Words
@@ -232,6 +232,7 @@ class Edge(Document):
     wrong: _Words
     prevented: _Words
     head: tuple[_Words, ...]
+    rows: tuple[tuple[_Words, ...], ...]
     finding: _Words
     where: _Words
     lesson: str | None = None
