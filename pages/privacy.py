@@ -48,7 +48,10 @@ CODEC = link.Codec(
 def page() -> None:
     """The page."""
     view = state.View("privacy", CODEC)
-    result, run_notices = _linked_result(view)
+    # The chosen run, at first the linked one, else the bundled example; and a notice for each that cannot be shown.
+    asked = dict.fromkeys((view["run"], st.session_state.get(view.key("run"), view["run"])))
+    found = [_result_of(run_id) for run_id in asked]
+    result, run_notices = found[-1][0], [notice for _, notice in found if notice]
     place = heading("Privacy", "What is protected, and what does ε promise?", notices=[*view.read.notices, *run_notices])
     guarantee = _statement(view, result)
     own_claim = _claim(guarantee) if statement.is_nominal(guarantee) else None
@@ -86,14 +89,8 @@ def _claim(given: Guarantee) -> claim_calculator.ClaimSection:
     return next((claim for claim in CLAIMS if claim.is_of(given)), CLAIMS[0])
 
 
-def _linked_result(view: state.View) -> tuple[Result, list[str]]:
-    """The chosen run, at first the linked one, else the bundled example; and a notice for each that cannot be shown."""
-    asked = dict.fromkeys((view["run"], st.session_state.get(view.key("run"), view["run"])))
-    found = [_result_of(run_id) for run_id in asked]
-    return found[-1][0], [notice for _, notice in found if notice]
-
-
 def _result_of(run_id: object) -> tuple[Result, str]:
+    """A run, else the bundled example with a notice that says why."""
     if run_id is None:
         return state.example(), ""
     try:
@@ -250,7 +247,8 @@ def _composition(view: state.View) -> None:
         title="Must noise pile up over tasks?", table=table, linked=True,
         note="fresh noise adds up to √tasks × σ; remembered noise (square root, fitted) cancels in part",
     )  # fmt: skip
-    raced = pd.DataFrame(_race(tasks, epsilon), columns=["attack", "after_task", "epsilon"]).assign(is_measured=False)
+    lines = _race(tasks, gaussian.sigma(epsilon, calculators.DELTA), calculators.DELTA)
+    raced = pd.DataFrame(lines, columns=["attack", "after_task", "epsilon"]).assign(is_measured=False)
     figure_card.show(
         figure_card.built(tokens.race, raced), provenance, key="race",
         title="Who watches the stream, and who sees the last model",
@@ -268,12 +266,7 @@ def _composition(view: state.View) -> None:
 
 
 _kept = st.cache_data(max_entries=64, show_spinner=False)
-_by_rule, _by_tasks = _kept(continual.spending), _kept(continual.noise_by_tasks)
-
-
-@_kept
-def _race(n_tasks: int, epsilon: float) -> list[tuple[str, int, float]]:
-    return continual.race(n_tasks, gaussian.sigma(epsilon, calculators.DELTA), calculators.DELTA)
+_by_rule, _by_tasks, _race = _kept(continual.spending), _kept(continual.noise_by_tasks), _kept(continual.race)
 
 
 if __name__ == "__main__":

@@ -27,7 +27,6 @@ STATUSES: tuple[Status, ...] = ("queued", "starting", "running", "stopping", "fi
 SORTS = {"newest": "Newest first", "accuracy": "Best accuracy first", "name": "By name", "seconds": "Longest first"}
 HELP = WORDS["runs"]["help"].format(most=fields.LISTED)
 _NAMED = 5  # runs of the trash that are named
-_AA = "Average accuracy: mean final accuracy (entity F1 where words are tagged) over tasks and seeds, at the run's largest ε"
 _SIZES = re.compile(r"subset: [^()]*")  # in the title of a dataset; the table has no room for them
 _COLUMNS = {
     "run": st.column_config.TextColumn("Run", width=64),
@@ -37,7 +36,7 @@ _COLUMNS = {
     "data": st.column_config.TextColumn("Data", width=160),
     "layer": st.column_config.TextColumn("Layer", width=98, help="How its settings relate to the publication of its method"),
     "epsilons": st.column_config.TextColumn("ε", width=145),
-    "accuracy": st.column_config.NumberColumn("AA, largest ε", width=98, format="%.1f %%", help=_AA),
+    "accuracy": st.column_config.NumberColumn("AA, largest ε", width=98, format="%.1f %%", help=WORDS["runs"]["accuracy"]),
     "started": st.column_config.DatetimeColumn("Started (UTC)", width=102, format="D MMM, HH:mm"),
     "seconds": st.column_config.NumberColumn("Seconds", width="small", format="%.1f"),
 }

@@ -28,6 +28,7 @@ from dpcl_core.spec import DataSpec
 
 Sharing = Literal["shared", "independent"]
 _RIDGE = 1.0
+_FILTERS = np.random.default_rng(0).standard_normal((9, 16)) / 3  # sixteen of 3 x 3, random and public
 _BATCH = 500  # λ; the claim does not depend on it
 
 
@@ -118,15 +119,14 @@ def accuracies(data: Pictures, scale: float, *, noise: Noise | None = None) -> t
     noisy test pictures. With shared noise, training and test pictures have the same; the filters are public.
     """
     noise = noise if noise is not None else ReleaseNoise()
-    filters = _filters(data.side)
-    one, two = (_hidden(part, filters) for part in (data.train, data.test))
+    one, two = (_hidden(part) for part in (data.train, data.test))
     # The filters are linear: noise on the pixels moves hidden units by the noise's own response.
     pixels, units = scale * noise.laplace((1, data.n_pixels)), 2 * scale * noise.laplace((1, one.shape[1]))
-    offset = _hidden(pixels, filters)
+    offset = _hidden(pixels)
     shared = _read_out(data, *(np.maximum(part + offset + units, 0) for part in (one, two)))
     clipped = _read_out(data, *(np.clip(part + offset, -1, 1) for part in (one, two)))
     fresh = (
-        np.maximum(part + _hidden(scale * noise.laplace(raw.shape), filters) + 2 * scale * noise.laplace(part.shape), 0)
+        np.maximum(part + _hidden(scale * noise.laplace(raw.shape)) + 2 * scale * noise.laplace(part.shape), 0)
         for raw, part in ((data.train, one), (data.test, two))
     )
     return shared, clipped, _read_out(data, *fresh)
@@ -166,19 +166,12 @@ def claimed_epsilon(data: Pictures, scale: float) -> float:
     return claim.Plan(sizes, "literal", _BATCH, sizes.delta_r("literal") / (scale * _BATCH), 1.0).terms(1.0)["ε1/γ_x"]
 
 
-def _filters(side: int) -> NDArray[np.float64]:
-    """Random filters [width * width, filters]: sixteen of 3x3 for small pictures, eight of 5x5 from 16 pixels a side."""
-    width, n_filters = (3, 16) if side < 16 else (5, 8)
-    return np.random.default_rng(0).standard_normal((width * width, n_filters)) / width
-
-
-def _hidden(inputs: NDArray[np.float64], filters: NDArray[np.float64]) -> NDArray[np.float64]:
+def _hidden(inputs: NDArray[np.float64]) -> NDArray[np.float64]:
     """The filters' responses at every second position [n, positions * filters], without a bias."""
-    side, width = math.isqrt(inputs.shape[1]), math.isqrt(len(filters))
-    edge = width // 2
-    padded = np.pad(inputs.reshape(-1, side, side), ((0, 0), (edge, edge), (edge, edge)))
-    windows = np.lib.stride_tricks.sliding_window_view(padded, (width, width), axis=(1, 2))[:, ::2, ::2]
-    return np.asarray(windows.reshape(len(inputs), -1, width * width) @ filters, np.float64).reshape(len(inputs), -1)
+    side = math.isqrt(inputs.shape[1])
+    padded = np.pad(inputs.reshape(-1, side, side), ((0, 0), (1, 1), (1, 1)))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(1, 2))[:, ::2, ::2]
+    return np.asarray(windows.reshape(len(inputs), -1, len(_FILTERS)) @ _FILTERS, np.float64).reshape(len(inputs), -1)
 
 
 def _read_out(data: Pictures, train: NDArray[np.float64], test: NDArray[np.float64]) -> float:

@@ -243,7 +243,6 @@ RUN_FIELDS: list[link.Field[Any]] = [
     link.Field("few", "am", "anchors of the run", link.Maybe(link.Whole(2, 1000)), None),
     link.Field("added", "an", "noise on the run's lists", link.Maybe(link.Number(LEVELS[0], LEVELS[-1])), None),
 ]
-NO_RUN = "No run has recorded client lists yet: train a CSLR method on the Train page. The simulation needs no run."
 
 
 def matched(result: Result, epsilon: float, *, live: bool) -> None:

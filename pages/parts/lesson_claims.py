@@ -231,7 +231,6 @@ _UNIT_RULES = {
     "group": "promise for a person: wider noise",
     "clipped": "promise for a person: photos averaged first",
 }
-_CLAIMS = ("ε = 1 for each word", "ε = 2 for each mail", "ε = 8 for each person")
 
 
 def her_photos(stage: Stage) -> int:
@@ -284,15 +283,13 @@ def three_claims(stage: Stage) -> int:
     def composed() -> tuple[float, float, float]:
         return game.of_text(1.0, game.N_WORDS * game.N_MAILS), game.of_person(2.0, game.N_MAILS), 8.0
 
-    hers = stage.results("Translate all three", composed)
+    hers, claims = stage.results("Translate all three", composed), stage.step.choices
     units = ("one word of a mail", "one mail", "all that she wrote")
-    draw_table(
-        ("claim", "holds for", "for her, at most"),
-        [(claim, unit, f"ε = {shown_number(value)}") for claim, unit, value in zip(_CLAIMS, units, hers, strict=True)],
-        names=2, title=f"A person with {game.N_MAILS} mails of {game.N_WORDS} words",
-    )  # fmt: skip
+    rows = [(claim, unit, f"ε = {shown_number(value)}") for claim, unit, value in zip(claims, units, hers, strict=True)]
+    title = f"A person with {game.N_MAILS} mails of {game.N_WORDS} words"
+    draw_table(("claim", "holds for", "for her, at most"), rows, names=2, title=title)
     best = hers.index(min(hers))
-    st.markdown(f"**“{_CLAIMS[best]}” is the strongest for her.** {headline('one person', hers[best], game.DELTA, {})}")
+    st.markdown(f"**“{claims[best]}” is the strongest for her.** {headline('one person', hers[best], game.DELTA, {})}")
     return best
 
 
@@ -301,7 +298,7 @@ def three_claims(stage: Stage) -> int:
 
 ALPHAS = (0.0, 0.2, 0.3, 0.5, 0.7, 0.8, 1.0)
 SHARES = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99)
-_TITLE = "Does the score find personal data?"
+_TITLE = WORDS["figures"]["detection"]
 TOP = 0.2  # share of all tokens that counts as most surprising
 _NEAR, _WELL = 0.05, 0.8  # distance from 0.5 that still counts as chance; AUROC that counts as well separated
 

@@ -353,7 +353,7 @@ def _run(view: state.View, controls: DeltaGenerator, answer: DeltaGenerator) -> 
     with controls:
         if not (runs := fields.runs(state.where(), st.session_state.get(view.key("run"), view["run"]), "clients")):
             with answer, layout.card("anchor-map", "**No lists to show yet**"):
-                st.info(anchor_source.NO_RUN)
+                st.info(WORDS["anchor_pictures"]["no_run"])
                 layout.arrow("train", "To the Train page")
             return
         run_id = fields.select(view, "run", "Run", runs)

@@ -26,7 +26,6 @@ from pages.parts.text import WORDS, plain
 
 EPSILONS = (0.1, 0.2, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, math.inf)
 _NOT_HERE = " (not on this computer)"
-_NO_LIST = "Labels from the data: no bound holds, whatever ε is. For contrast only."
 _OF_RUN = ("method", "labels", "public_labels", "tuned", "seeds")  # the form's fields by the part of the spec they set
 _OF_PRIVACY = ("epsilons", "adjacency", "noise", "label_share")
 _SIZES = ("train_per_class", "train_per_source", "test_per_class")
@@ -224,7 +223,8 @@ def not_dp_reasons(values: Values) -> list[str]:
     settings = federated.settings_of(str(values["scenario"]), has_clients=methods.CARDS[str(values["method"])].has_clients)
     stream = settings(**_of_card(values, "s"))  # checked elsewhere
     is_read = values["labels"] == "data" or (values["labels"] == "prior" and stream.reads_lists)
-    return [*filter(None, (_reason(values, cast("tuple[float, ...]", values["epsilons"])), _NO_LIST if is_read else ""))]
+    no_list = WORDS["train_form"]["no_list"] if is_read else ""
+    return [*filter(None, (_reason(values, cast("tuple[float, ...]", values["epsilons"])), no_list))]
 
 
 def remarks(values: Values) -> str:

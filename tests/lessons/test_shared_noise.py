@@ -87,16 +87,13 @@ def test_recovery_counts_grey_levels() -> None:
     assert result.rms_error == pytest.approx(math.sqrt((36 + 0.16 + 0.04 + 0.36) / 4))
 
 
-@pytest.mark.parametrize("side", [8, 28])
-def test_hidden_units_are_what_the_filters_see(side: int) -> None:
-    inputs = np.random.default_rng(0).standard_normal((3, side * side))
-    filters = lesson._filters(side)
-    width, n_filters = (3, 16) if side == 8 else (5, 8)
-    found = lesson._hidden(inputs, filters).reshape(3, -1, n_filters)
+def test_hidden_units_are_what_the_filters_see() -> None:
+    inputs = np.random.default_rng(0).standard_normal((3, 64))
+    found = lesson._hidden(inputs).reshape(3, 16, 16)
     for row in range(3):
-        for place in range(n_filters):
-            kernel = filters[:, place].reshape(width, width)
-            plain = correlate2d(inputs[row].reshape(side, side), kernel, mode="same")[::2, ::2]
+        for place in range(16):
+            kernel = lesson._FILTERS[:, place].reshape(3, 3)
+            plain = correlate2d(inputs[row].reshape(8, 8), kernel, mode="same")[::2, ::2]
             assert found[row, :, place] == pytest.approx(plain.ravel())
 
 
@@ -115,9 +112,9 @@ def test_the_noise_goes_through_the_filters(told: lesson.Pictures) -> None:
     """The short way (noise's own response added) equals noisy pictures through the filters, and the read-out a solver's."""
     cell = Cell(1.0, 0)
     found, _, _ = lesson.accuracies(told, 13.0, noise=SeededNoise(cell, "test"))
-    noise, filters = SeededNoise(cell, "test"), lesson._filters(8)
+    noise = SeededNoise(cell, "test")
     pixels, units = 13 * noise.laplace((1, 64)), 26 * noise.laplace((1, 256))
-    one, two = (np.maximum(lesson._hidden(part + pixels, filters) + units, 0) for part in (told.train, told.test))
+    one, two = (np.maximum(lesson._hidden(part + pixels) + units, 0) for part in (told.train, told.test))
     one, two, lives = one - one.mean(axis=0), two - one.mean(axis=0), one.std(axis=0) > 0
     one, two = (part[:, lives] / one[:, lives].std(axis=0) for part in (one, two))
     wanted = np.eye(10)[told.labels]
