@@ -298,7 +298,7 @@ def three_claims(stage: Stage) -> int:
 
 ALPHAS = (0.0, 0.2, 0.3, 0.5, 0.7, 0.8, 1.0)
 SHARES = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99)
-_TITLE = WORDS["figures"]["detection"]
+_TITLE = "Does the score find personal data?"
 TOP = 0.2  # share of all tokens that counts as most surprising
 _NEAR, _WELL = 0.05, 0.8  # distance from 0.5 that still counts as chance; AUROC that counts as well separated
 
