@@ -14,6 +14,7 @@ from threadpoolctl import threadpool_limits
 from torch import Tensor
 from torch.func import functional_call, grad, vmap
 from torch.nn import functional
+from torch.nn.utils.rnn import pad_sequence
 
 from dpcl_core.backbones import adaptable
 from dpcl_core.data.dataset import Form
@@ -170,6 +171,8 @@ def test_pictures_a_second(benchmark: BenchmarkFixture, backbone: str, kind: Kin
 
 
 N_EXAMPLES, SIZE, N_SEEDS = 2000, 192, 5
+
+
 def task_of(n_classes: int) -> Examples:
     """Features of no meaning: only the work counts here."""
     generator = np.random.default_rng(0)
@@ -195,9 +198,6 @@ def our_steps(train: Examples, n_classes: int) -> None:
 
 def batched_steps(train: Examples, n_classes: int) -> None:
     """All cells at once in closed form; a seed's budgets share its batches, as ours do. Sums round, noise is torch's own."""
-    import torch
-    from torch.nn.utils.rnn import pad_sequence
-
     n, sigmas = len(train), torch.tensor(SIGMAS)[None, :, None, None]
     rows = torch.zeros(n + 1, SIZE + 1)  # the last one fills up short batches
     rows[:n] = torch.cat([torch.from_numpy(train.inputs), torch.ones(n, 1)], dim=1)
@@ -221,8 +221,6 @@ def batched_steps(train: Examples, n_classes: int) -> None:
 
 def opacus_steps(train: Examples, n_classes: int, *, is_ghost: bool) -> None:
     """Cell after cell of one seed, each batch at once, by hooks or by ghost clipping."""
-    import torch
-
     inputs, targets = torch.from_numpy(train.inputs), torch.from_numpy(train.labels)
     for sigma in SIGMAS:
         model = torch.nn.Linear(SIZE, n_classes)
@@ -235,8 +233,6 @@ def opacus_steps(train: Examples, n_classes: int, *, is_ghost: bool) -> None:
 
 @pytest.mark.parametrize("n_classes", [10, 100])
 def test_steps_beside_three_rivals(benchmark: BenchmarkFixture, n_classes: int) -> None:
-    torch = pytest.importorskip("torch")
-    torch.set_num_threads(1)
     train = task_of(n_classes)
     ways: dict[str, Callable[[], None]] = {
         "ours": lambda: our_steps(train, n_classes),

@@ -116,4 +116,3 @@ def test_a_run_from_the_start_of_its_process(benchmark: BenchmarkFixture) -> Non
     benchmark.pedantic(lambda: firsts.append(timed(PRESET, "TokensScored", "CellFinished")[0]), rounds=1, warmup_rounds=1)
     benchmark.extra_info["first_scored_texts"] = firsts[-1]
     assert firsts[-1] < 3 * NOISE
-    assert benchmark.stats.stats.max < 60 * NOISE

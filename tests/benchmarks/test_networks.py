@@ -67,7 +67,6 @@ def test_photographs_from_a_cold_cache(benchmark, tmp_path, monkeypatch):
         return next(event for event in engine.run(spec) if isinstance(event, TaskLearned))
 
     benchmark.pedantic(first_point, rounds=1)
-    assert benchmark.stats.stats.median < 30 * NOISE
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +90,6 @@ def texts() -> list[str]:
 def test_a_text_read_by_smollm2(benchmark: BenchmarkFixture, reader: TokenReader, texts: list[str]) -> None:
     scored = benchmark.pedantic(lambda: reader.scored(Texts([texts[0][:LETTERS]]), [""]), rounds=5, warmup_rounds=1)
     assert 60 <= len(scored[0].tokens) <= 90
-    assert benchmark.stats.stats.median < 0.5 * NOISE
 
 
 @_needs("smollm2", data=True)
@@ -100,7 +98,6 @@ def test_forty_texts_read_by_smollm2(benchmark: BenchmarkFixture, reader: TokenR
     cut = [text[:LETTERS] for text in texts]
     benchmark.pedantic(lambda: reader.scored(Texts(cut), [""] * len(cut), (), heard.append), rounds=3)
     assert len(set(heard)) > 1, "progress is told on the way"
-    assert benchmark.stats.stats.median < 6 * NOISE
 
 
 @_needs("smollm2", data=True)
@@ -110,7 +107,6 @@ def test_a_run_that_reads(benchmark, tmp_path_factory, monkeypatch, cache):
     monkeypatch.setenv("DPCL_HOME", str(tmp_path_factory.getbasetemp() / "home-that-reads"))
     spec = replace(presets.load("pecl-reading"), seeds=(0,))
     benchmark.pedantic(lambda: list(engine.run(spec)), rounds=1)
-    assert benchmark.stats.stats.median < {"cold": 180, "warm": 60}[cache] * NOISE
 
 
 # Encoding texts: paid once for each text, and next to nothing ever after.

@@ -17,7 +17,6 @@ from streamlit.testing.v1 import AppTest
 from streamlit.testing.v1.element_tree import Button
 
 from dpcl_core.elements.element import PICTURE
-from dpcl_core.runs.store import Store
 from pages.parts import document, figure_card
 from tests.support.waiting import PATIENCE_SECONDS
 
@@ -85,12 +84,6 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     st.cache_resource.clear()
     st.cache_data.clear()
     return tmp_path
-
-
-@pytest.fixture
-def store(home: Path) -> Store:
-    """The store the pages will open."""
-    return Store()
 
 
 @pytest.fixture

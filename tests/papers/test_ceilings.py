@@ -30,11 +30,6 @@ from tests.support.asserting import refusal_of
 _NEWS: Mapping[str, Any] = {"dataset": "ag_news", "backbone": "minilm"}
 
 
-@pytest.fixture
-def store(home: Path) -> Store:
-    return Store()
-
-
 def finished(store: Store, spec: RunSpec, averages: Mapping[float, float]) -> str:
     """A finished run whose models end at these accuracies, by budget."""
     ended = of_kind(replay.recorded(spec), CellFinished)
