@@ -18,7 +18,7 @@ from dpcl_core.methods import catalog as methods
 from dpcl_core.privacy import card, card_document, cslr_accounting, text_mechanisms
 from dpcl_core.privacy.cslr_accounting import Reading
 from dpcl_core.privacy.guarantee import guarantee
-from dpcl_core.privacy.ledger import Ledger, ledger_entries
+from dpcl_core.privacy.ledger import ledger_entries
 from dpcl_core.privacy.statement import Standing
 from dpcl_core.runs.store import Store
 from dpcl_core.spec import Cell
@@ -27,7 +27,7 @@ from pages.parts import claim_calculator, comparison, status_line
 from tests.pages.conftest import Open, Patch, press, told, words
 from tests.support import replay
 from tests.support.asserting import excludes, includes
-from tests.support.planned import plan_of
+from tests.support.planned import charged, plan_of
 from tests.support.tiers import quick
 
 
@@ -150,8 +150,7 @@ def test_a_link_gives_the_same_view_again(open_page: Open) -> None:
 
 
 def test_a_dropped_card_is_checked_and_a_changed_one_named(open_page: Open, home: Path) -> None:
-    cell, ledger = Cell(1.0, 0), Ledger(1e-5, "add-remove", "once")
-    ledger.spend(dp.GaussianDpEvent(4.0), task=0, what="sums")
+    cell, ledger = Cell(1.0, 0), charged(dp.GaussianDpEvent(4.0))
     spec = checks.parse({"privacy": {"epsilons": [1.0]}, "seeds": [0]})
     given = guarantee(ledger, spec, cell, unit="example", n_people=900, n_tasks=1)
     plan = plan_of({cell: ledger}, n_tasks=1)

@@ -14,6 +14,7 @@ from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import SeededNoise
 from dpcl_core.spec import Cell
 from tests.support.asserting import refuses
+from tests.support.planned import charged
 
 
 def matrices(of: Factorisation) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -134,8 +135,7 @@ def test_the_stream_is_charged_once_for_the_people_of_every_task() -> None:
     _, ledger = released([np.arange(50)] * 4)
     (entry,) = ledger.entries
     assert entry.people_of == (0, 1, 2, 3)
-    alone = Ledger(1e-5, "add-remove", "once")
-    alone.spend(entry.event, task=0, what="one release")
+    alone = charged(entry.event)
     assert ledger.epsilon() == alone.epsilon() > 0
     assert set(ledger.by_people().values()) == {alone.epsilon()}
 

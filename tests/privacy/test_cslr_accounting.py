@@ -10,8 +10,8 @@ import pytest
 from dpcl_core.privacy import cslr_accounting
 from dpcl_core.privacy.accounting import Pld, Unaccountable, noise_multiplier, subsampled_gaussian
 from dpcl_core.privacy.cslr_accounting import Costs, Reading, costs
-from dpcl_core.privacy.ledger import Ledger
 from tests.support.asserting import refuses
+from tests.support.planned import charged
 from tests.support.tiers import quick
 
 DELTA = 1e-5
@@ -220,9 +220,7 @@ def test_the_claim_carries_what_its_noise_really_costs_and_its_scope() -> None:
 
 
 def test_a_clean_channel_leaves_no_bound() -> None:
-    ledger = Ledger(DELTA, "add-remove", "every")
-    for event in Reading(4.709, n_rounds=200).events():
-        ledger.spend(event, task=0, what="replay")
+    ledger = charged(*Reading(4.709, n_rounds=200).events(), recurrence="every")
     assert math.isfinite(ledger.epsilon())
     ledger.spend(dp.NonPrivateDpEvent(), task=0, what="head")
     assert ledger.epsilon() == math.inf
