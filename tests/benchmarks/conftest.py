@@ -13,7 +13,7 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page
 
 from scripts.record_performance import ROWS
-from tests.browser.conftest import CHROMIUM, FLAGS, PATIENCE_MS, app, browser, ready, visit
+from tests.browser.conftest import CHROMIUM, FLAGS, PATIENCE_MS, app, browser, go, new_page, visit
 
 ROOT = Path(__file__).resolve().parents[2]
 __all__ = ["app", "browser", "visit"]
@@ -53,10 +53,8 @@ def context(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 def opened(browser: Browser, address: str) -> Page:
     """A page in a window of its own."""
-    page = browser.new_page(viewport={"width": 1280, "height": 860})
-    page.set_default_timeout(PATIENCE_MS)
-    page.goto(address)
-    ready(page)
+    page = new_page(browser)
+    go(page, address)
     return page
 
 

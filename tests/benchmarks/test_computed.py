@@ -11,7 +11,7 @@ from dpcl_core.backbones import plain_language
 from dpcl_core.events import Signatures, TaskLearned
 from dpcl_core.explorers import cosine_replay
 from dpcl_core.explorers.matching_log import Observer
-from dpcl_core.lessons import label, noise, shared_noise
+from dpcl_core.lessons import noise, shared_noise
 from dpcl_core.methods import catalog
 from dpcl_core.privacy import continual
 from dpcl_core.privacy.ledger import Ledger
@@ -22,7 +22,6 @@ from dpcl_core.spec import Cell
 from pages import runs as runs_page
 from scripts import make_playground
 from tests.attacks import test_l2dp_ml, test_pecl
-from tests.lessons import reference
 from tests.support import clients, replay
 
 N_TEST, SIZE, N_CLASSES = 2000, 768, 100
@@ -94,12 +93,6 @@ def test_ten_strengths_of_shared_noise(benchmark: BenchmarkFixture) -> None:
 def test_three_repairs(benchmark: BenchmarkFixture) -> None:
     """Run in less than two seconds."""
     benchmark(noise.repaired, 2.0)
-
-
-def test_a_game_of_2000_rounds_a_side(benchmark: BenchmarkFixture) -> None:
-    """Played in less than a second."""
-    neighbours = label.neighbours()
-    benchmark(reference.play, neighbours, "prior-const", 1.0, 2000)
 
 
 def test_a_hundred_thousand_characters(benchmark: BenchmarkFixture) -> None:

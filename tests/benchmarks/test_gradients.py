@@ -173,13 +173,6 @@ def test_pictures_a_second(benchmark: BenchmarkFixture, backbone: str, kind: Kin
 N_EXAMPLES, SIZE, N_SEEDS = 2000, 192, 5
 
 
-def task_of(n_classes: int) -> Examples:
-    """Features of no meaning: only the work counts here."""
-    generator = np.random.default_rng(0)
-    features = generator.standard_normal((N_EXAMPLES, SIZE), dtype=np.float32)
-    return Examples(features, generator.integers(0, n_classes, N_EXAMPLES))
-
-
 SIGMAS, RATE, LEARNING_RATE = (2.0, 0.9, 0.7), 0.1, 0.003
 STEPS, TURNS = 200, 3
 # What the loop in torch takes over what we take, at least, by classes. The aim is 1.3; whether it is reached depends on the
@@ -233,7 +226,9 @@ def opacus_steps(train: Examples, n_classes: int, *, is_ghost: bool) -> None:
 
 @pytest.mark.parametrize("n_classes", [10, 100])
 def test_steps_beside_three_rivals(benchmark: BenchmarkFixture, n_classes: int) -> None:
-    train = task_of(n_classes)
+    generator = np.random.default_rng(0)  # features of no meaning: only the work counts here
+    features = generator.standard_normal((N_EXAMPLES, SIZE), dtype=np.float32)
+    train = Examples(features, generator.integers(0, n_classes, N_EXAMPLES))
     ways: dict[str, Callable[[], None]] = {
         "ours": lambda: our_steps(train, n_classes),
         "batched torch": lambda: batched_steps(train, n_classes),

@@ -15,17 +15,6 @@ from tests.support import replay
 from tests.support.tiers import quick
 
 pytestmark = pytest.mark.browser
-REDRAW = """() => {
-    const host = document.querySelector('[data-testid=stBidiComponentIsolated]').shadowRoot;
-    const slider = host.querySelector('.slider'), times = [];
-    for (let round = 0; round < 4; round++) for (let stop = 0; stop < 16; stop++) {
-        slider.value = stop;
-        const start = performance.now();
-        slider.dispatchEvent(new Event('input'));
-        times.push(performance.now() - start);
-    }
-    return times;
-}"""
 
 
 def drawn(page: Page) -> None:

@@ -11,7 +11,6 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from dpcl_core import checks, presets
-from dpcl_core.runs.store import Store
 from dpcl_core.spec import RunSpec
 from tests.browser.conftest import PATIENCE_MS, App, Visit, ready, serve
 from tests.support import replay
@@ -85,20 +84,16 @@ def test_stop_is_acknowledged_and_keeps_the_run(app: App, visit: Visit) -> None:
 
 
 def test_a_killed_worker_is_lost_with_words_and_retry(app: App, visit: Visit) -> None:
-    run_id = app.store().create(_endless())
+    run_id = (store := app.store()).create(_endless())
     page = visit(f"{app.url}/train?v=1&run={run_id}")
-    os.kill(_worker(app.store(), run_id), signal.SIGKILL)
+    until(lambda: store.get(run_id).process is not None)
+    os.kill(store.get(run_id).process.pid, signal.SIGKILL)
     _said(page, "Lost")
     _said(page, "The computer stopped this run")
     page.get_by_role("button", name="Retry").click()
     page.wait_for_url(re.compile(rf"run=(?!{run_id})[0-9a-f]{{12}}"))
     page.get_by_role("button", name="Stop", exact=True).click()
     _said(page, "Cancelled")
-
-
-def _worker(store: Store, run_id: str) -> int:
-    until(lambda: store.get(run_id).process is not None)
-    return store.get(run_id).process.pid
 
 
 def _tick(page: Page, *rows: int) -> None:

@@ -49,7 +49,7 @@ def test_the_closed_form_agrees_in_every_direction() -> None:
     """Both search a root to thirteen digits; near δ itself a root's error is that of the normal tail, a few units in 1e-12.
 
     A δ far below its own two terms is their difference: what is left of double precision there is absolute."""
-    found = run(f"console.log(JSON.stringify({json.dumps(CLOSED)}.map(solved)));")
+    found = run(f"return {json.dumps(CLOSED)}.map(solved);")
     for case, answer in zip(CLOSED, found, strict=True):
         find = str(case["find"])
         given = {name: None if name == find else case[name] for name in ("epsilon", "sigma", "delta")}
@@ -69,11 +69,11 @@ def test_random_batches_are_accounted_as_by_the_library_and_never_below_the_tigh
 
     The app's accountant is tight, so the bound may be above it, here by a quarter at most."""
     case = (
-        f"const cases = {json.dumps(SAMPLED)}; console.log(JSON.stringify({{ orders: ORDERS,"
+        f"const cases = {json.dumps(SAMPLED)}; return {{ orders: ORDERS,"
         "epsilons: cases.map(([s, d, q, n]) => sampledEpsilon(s, d, q, n)),"
         "deltas: cases.map(([s, d, q, n]) => sampledDelta(s, 3, q, n)),"
         "sigmas: cases.map(([s, d, q, n]) => solved({ find: 'sigma', epsilon: sampledEpsilon(s, d, q, n), delta: d, "
-        "rate: q, steps: n, adjacency: 'add-remove' }).sigma) }));"
+        "rate: q, steps: n, adjacency: 'add-remove' }).sigma) };"
     )
     found = run(case)
     for (sigma, delta, rate, n_steps), epsilon, at_three, again in zip(
@@ -91,16 +91,16 @@ def test_random_batches_are_accounted_as_by_the_library_and_never_below_the_tigh
 
 def test_one_person_in_several_tasks_costs_the_same_in_both_languages_and_replacement_has_no_bound_here() -> None:
     case = {"find": "epsilon", "sigma": 1, "delta": 1e-5, "rate": 0.1, "steps": 10, "adjacency": "replace"}
-    assert run(f"console.log(JSON.stringify(solved({json.dumps(case)})));")["epsilon"] is None  # NaN
+    assert run(f"return solved({json.dumps(case)});")["epsilon"] is None  # NaN
     cases = [(0.1, 1e-5, 50), (1.0, 1e-5, 10), (8.0, 1e-5, 1)]
-    found = run(f"console.log(JSON.stringify({json.dumps(cases)}.map((one) => inEveryTask(...one))));")
+    found = run(f"return {json.dumps(cases)}.map((one) => inEveryTask(...one));")
     ours = [accounting.in_every_task([epsilon] * tasks, delta)[-1] for epsilon, delta, tasks in cases]
     np.testing.assert_allclose(found, ours, rtol=1e-8)
 
 
 def test_odds_are_printed_as_the_statement_prints_them() -> None:
     budgets = [0.01, 0.1, 1.0, 2.5, 8.0, 30.0, 800.0]
-    found = run(f"console.log(JSON.stringify({json.dumps(budgets)}.map((e) => oddsPercent(e, 1e-5))));")
+    found = run(f"return {json.dumps(budgets)}.map((e) => oddsPercent(e, 1e-5));")
     assert [statement.ODDS.format(percent=one) for one in found] == [statement.odds(epsilon, 1e-5) for epsilon in budgets]
 
 
@@ -201,12 +201,12 @@ def _found(*points: tuple[str, object, str, float]) -> str:
             for run, epsilon, standing, accuracy in points
         ],
     }
-    script = "console.log(JSON.stringify(found(fromPython.points, fromPython.words, (method) => method)));"
+    script = "return found(fromPython.points, fromPython.words, (method) => method);"
     return str(javascript.run(ROOM.module, script, sent=sent))
 
 
 def test_no_two_methods_of_a_class_have_one_mark() -> None:
-    marks = javascript.run(ROOM.module, "console.log(JSON.stringify([...Array(30).keys()].map(mark)));")
+    marks = javascript.run(ROOM.module, "return [...Array(30).keys()].map(mark);")
     assert len({(mark["d"], mark["fill"]) for mark in marks}) == len(marks) > len(methods.CARDS)
 
 

@@ -205,7 +205,7 @@ const scored = texts.map((text) => {
   return { ids: read.ids, tokens: read.tokens, isStop: read.isStop, likely, by };
 });
 const near = noisy.map(([id, ratio, draws]) => nearest(model, id, ratio, draws));
-console.log(JSON.stringify({ scored, near, printed: [...Array(doc.shape.size).keys()].map((id) => printed(model, id)) }));
+return { scored, near, printed: [...Array(doc.shape.size).keys()].map((id) => printed(model, id)) };
 """
 
 

@@ -17,7 +17,7 @@ from dpcl_core.figures.picture import Picture
 from dpcl_core.figures.statistics import interval, p_values, step, verdict
 from dpcl_core.papers import report
 from tests.figures.making import accuracy, by_rule
-from tests.support.asserting import refusal_of
+from tests.support.asserting import includes, refusal_of
 
 
 @pytest.mark.parametrize(("n", "t"), [(3, 4.303), (5, 2.776), (10, 2.262), (30, 2.045)])
@@ -373,6 +373,5 @@ def test_one_sentence_says_where_the_run_ended(values: list[float], known: Refer
 def test_the_warning_names_budgets_rule_and_rate() -> None:
     finals = {0.1: [0.11, 0.1, 0.12], 0.5: [0.12, 0.1, 0.11], 8.0: [0.7, 0.72, 0.71], math.inf: [0.9, 0.9, 0.91]}
     said = warning(finals, KNOWN)
-    for part in ("at ε = 0.1 (11.0 %) and at ε = 0.5 (11.0 %)", "10.0 % accuracy", "450 test", "3 seeds", "in 100 times"):
-        assert part in said
+    includes(said, "at ε = 0.1 (11.0 %) and at ε = 0.5 (11.0 %)", "10.0 % accuracy", "450 test", "3 seeds", "in 100 times")
     assert warning({8.0: finals[8.0]}, KNOWN) == ""

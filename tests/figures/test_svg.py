@@ -169,12 +169,6 @@ def circles(root: ElementTree.Element) -> list[tuple[float, float]]:
     return [(float(one.attrib["cx"]), float(one.attrib["cy"])) for one in root.iter(f"{NS}circle")]
 
 
-def boxes(root: ElementTree.Element) -> list[list[float]]:
-    """Left, top, right and bottom of the bars."""
-    found = [[float(one.attrib[name]) for name in ("x", "y", "width", "height")] for one in root.findall(f"{NS}g/{NS}rect")]
-    return [[x, y, x + wide, y + high] for x, y, wide, high in found]
-
-
 def paths(root: ElementTree.Element) -> list[str]:
     return [one.attrib["d"] for one in root.iter(f"{NS}path")]
 
@@ -268,7 +262,9 @@ def test_bars_start_at_zero_share_their_category_and_speak_at_their_ends(is_flat
     names = {"y" if is_flat else "x": ["a", "b"], "orientation": "h" if is_flat else "v", "hovertemplate": "%{x} %{y}"}
     two = [go.Bar(**names, **{"x" if is_flat else "y": values}) for values in ([4, -2], [2, 1])]
     of = document(*two, **{"xaxis" if is_flat else "yaxis": {"range": [-2, 4]}}, bargap=0.5)
-    found = boxes(ElementTree.fromstring(of["svg"]))
+    bars = ElementTree.fromstring(of["svg"]).findall(f"{NS}g/{NS}rect")
+    sizes = [[float(one.attrib[name]) for name in ("x", "y", "width", "height")] for one in bars]
+    found = [[x, y, x + wide, y + high] for x, y, wide, high in sizes]  # left, top, right and bottom
     if is_flat:  # the axis begins at 100, and has 100 pixels for a unit and 150 for a category
         assert found == [[300, 235, 700, 272.5], [100, 85, 300, 122.5], [300, 197.5, 500, 235], [300, 47.5, 400, 85]]
         assert [words for *_, words in of["said"]] == ["4 a", "-2 b", "2 a", "1 b"]

@@ -154,12 +154,12 @@ def test_what_it_offers_to_train_can_be_trained(method: str) -> None:
 
 TRIAL = """
 const { lists, at, labellings, noise } = fromPython;
-console.log(JSON.stringify({
+return {
   placed: at.map((place) => placed(lists, place, noise)),
   pictures: lists.pictures.start.map((_, entry) => picture(lists, entry, noise)),
   indices: labellings.map(([groups, modes]) => adjustedRand(groups, modes)),
   right: countRight(lists.groups.random[0][0], lists.modes),
-}));
+};
 """
 
 

@@ -14,7 +14,6 @@ import streamlit as st
 from streamlit.components.v2 import manifest_scanner
 from streamlit.runtime.pages_manager import PagesManager
 from streamlit.testing.v1 import AppTest
-from streamlit.testing.v1.element_tree import Button
 
 from dpcl_core.elements.element import PICTURE
 from pages.parts import document, figure_card
@@ -107,11 +106,6 @@ def open_page(home: Path, monkeypatch: pytest.MonkeyPatch) -> Open:
         return page.run()
 
     return opened
-
-
-def button(page: AppTest, label: str) -> Button | None:
-    """The first button of the page with this label."""
-    return next((button for button in page.button if button.label == label), None)
 
 
 def press(page: AppTest, label: str) -> AppTest:

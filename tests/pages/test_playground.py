@@ -22,7 +22,7 @@ from dpcl_core.spec import LabelSetting
 from pages.parts import state
 from tests.pages.conftest import Open, Patch, drawings, press, words
 from tests.support import replay
-from tests.support.asserting import includes
+from tests.support.asserting import includes, raising
 
 
 def test_first_visit_shows_the_digits_with_their_promise(open_page: Open) -> None:
@@ -62,10 +62,7 @@ def test_the_plain_slider_says_the_same_as_the_element(open_page: Open) -> None:
 
 
 def test_elements_that_cannot_load_give_way_to_slider_and_plotly(open_page: Open, monkeypatch: Patch) -> None:
-    def missing(element: object) -> None:
-        raise FileNotFoundError("drag.mjs")
-
-    monkeypatch.setattr("pages.parts.figure_card.mounted", missing)
+    monkeypatch.setattr("pages.parts.figure_card.mounted", raising(FileNotFoundError("drag.mjs")))
     page = open_page("explore", view="playground")
     assert page.get("plotly_chart"), "and figures are drawn by Plotly"
     assert page.select_slider[0].value == 1.0

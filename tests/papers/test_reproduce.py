@@ -12,9 +12,8 @@ from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished, TaskLearned, of_kind
 from dpcl_core.papers import catalog, claims, measured, other_data
 from dpcl_core.papers.catalog import PAPERS
-from dpcl_core.papers.paper import Experiment, Paper
+from dpcl_core.papers.paper import Experiment
 from dpcl_core.runs.store import Store
-from dpcl_core.spec import RunSpec
 from tests.papers import making
 from tests.support.asserting import document_of, includes, printed
 from tests.support.doors import TOGETHER, Change
@@ -80,8 +79,7 @@ def test_wrong_input_is_one_line_and_nothing_runs(
     status, out, err = called(*arguments, capsys=capsys)
     assert (status, out) == (2, "")
     assert err.count("\n") == 1, err
-    for word in words:
-        assert word in err
+    includes(err, *words)
     assert not (home / "store.sqlite").exists() or not Store().list_runs()
 
 
@@ -126,11 +124,6 @@ def test_small_forms_finish_every_model(experiment: Experiment) -> None:
 SMALL = ["--set", "seeds=[0, 1, 2]", "--set", "data.backbone=pixels"]
 
 
-def _first(name: str, label: str | None = None) -> RunSpec:
-    runs = presets.variants(name)
-    return runs[label] if label else next(iter(runs.values()))
-
-
 OWN = "own:mine"
 VECTORS: tuple[Kind, str] = ("embedding", ".npz")
 
@@ -147,7 +140,7 @@ VECTORS: tuple[Kind, str] = ("embedding", ".npz")
     ("paper-cslr-ag-news-small", "pacs", ("federated", 7, 250, "lite0")),
 ])
 def test_a_run_keeps_method_and_budget_and_moves_by_public_facts(preset: str, on: str, expected: object) -> None:
-    before = _first(preset)
+    before = next(iter(presets.variants(preset).values()))
     after = other_data.moved(before, on)
     assert (after.method, after.params, after.privacy, after.seeds, after.labels, after.tuned) == (
         before.method, before.params, before.privacy, before.seeds, before.labels, before.tuned
@@ -175,16 +168,11 @@ def test_an_order_of_sources_moves_by_place_and_stays_by_name() -> None:
     assert other_data._order(None, old, ("x",)) is None
 
 
-def _labels_tried() -> tuple[Paper, Experiment, dict[str, RunSpec]]:
+def test_verdicts_there_stand_beside_those_on_the_papers_data() -> None:
+    """On made-up results where the list helps both methods: the cosine's claim is found, "alike" of the ensemble is not."""
     paper, experiment = other_data.of_experiment("paper-label-spaces")
     specs, refused = other_data.planned(experiment, "small", "digits")
     assert not refused
-    return paper, experiment, specs
-
-
-def test_verdicts_there_stand_beside_those_on_the_papers_data() -> None:
-    """On made-up results where the list helps both methods: the cosine's claim is found, "alike" of the ensemble is not."""
-    paper, experiment, specs = _labels_tried()
     level = {"cosine-prior": 0.9, "cosine": 0.6, "ensemble-prior": 0.9, "ensemble": 0.6}
     runs = {
         label: making.run(lambda epsilon, seed, top=level[label]: top + 0.001 * seed, spec=spec, seeds=range(5))

@@ -131,7 +131,7 @@ def test_the_twin_in_javascript_agrees(setting: str) -> None:
     document = make_playground.encode(prepared(setting))
     case = (
         "const data = decode(fromPython.data), budgets = fromPython.budgets.map((e) => e ?? Infinity);"
-        "console.log(JSON.stringify(budgets.map((e) => ({...accuracies(data, e), sigma: sigma(e, data.delta)}))));"
+        "return budgets.map((e) => ({...accuracies(data, e), sigma: sigma(e, data.delta)}));"
     )
     budgets = [e if math.isfinite(e) else None for e in EPSILONS]
     answers = javascript.run(REPLAY, case, sent={"data": document, "budgets": budgets})
@@ -146,8 +146,8 @@ def test_the_twin_in_javascript_agrees(setting: str) -> None:
 @javascript.NEEDED
 def test_the_odds_in_javascript_are_those_of_the_statement() -> None:
     cases = [(epsilon, delta) for epsilon in (0.1, 0.5, 1.0, 2.0, 8.0, 700.0, 1000.0) for delta in (0.0, 1e-5, 0.01, 0.7)]
-    asked = "console.log(JSON.stringify(fromPython.map(([epsilon, delta]) => oddsPercent(epsilon, delta))));"
-    for case, percent in zip(cases, javascript.run(REPLAY, asked, sent=cases), strict=True):
+    percents = javascript.run(REPLAY, "return fromPython.map((one) => oddsPercent(...one));", sent=cases)
+    for case, percent in zip(cases, percents, strict=True):
         assert statement.ODDS.format(percent=percent) == statement.odds(*case)
 
 
@@ -203,8 +203,8 @@ def test_the_twin_of_the_four_ways_in_javascript_agrees(n_tasks: int, returns: b
     case = (
         f"const digits = openedDigits(fromPython.digits), stream = preparedStream(digits, {n_tasks}, {json.dumps(returns)});"
         "const found = fromPython.budgets.map((e) => armAccuracies(digits, stream, e ?? Infinity));"
-        "console.log(JSON.stringify([found, stream.points,"
-        " [0, 1, 4].map((s) => [0, 1, 2, 77].map((n) => [uniformAt(s, n), normalAt(s, n)]))]));"
+        "const drawn = [0, 1, 4].map((s) => [0, 1, 2, 77].map((n) => [uniformAt(s, n), normalAt(s, n)]));"
+        "return [found, stream.points, drawn];"
     )
     sent = {"digits": cosine_replay.arms_document(), "budgets": budgets}
     found, places, drawn = javascript.run(REPLAY, ARMS, case, sent=sent)
@@ -224,7 +224,7 @@ def test_a_stream_that_forgets_agrees_with_its_twin_in_javascript() -> None:
     case = (
         "const digits = openedDigits(fromPython.digits), stream = preparedStream(digits, LASTING, false);"
         "const found = fromPython.cases.map(([decay, e]) => forgetting(digits, stream, decay, e ?? Infinity));"
-        "console.log(JSON.stringify(found.map((one) => Object.values(one).map(({ old, newcomer }) => [old, newcomer]))));"
+        "return found.map((one) => Object.values(one).map(({ old, newcomer }) => [old, newcomer]));"
     )
     sent = {"digits": cosine_replay.arms_document(), "cases": cases}
     for found, (decay, epsilon) in zip(javascript.run(REPLAY, ARMS, case, sent=sent), cases, strict=True):

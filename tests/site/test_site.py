@@ -278,9 +278,9 @@ def test_an_answer_is_judged_by_the_run(found: object, said: str) -> None:
     # 0.9, 0.7 and 0.8 have a mean of 0.8 up to rounding: the share is a hair less here, so that rounding decides nothing.
     text = {**TEXT, "share": 0.7999, "wanted": TEXT["settings"]}
     script = EXERCISES.replace('import { made } from "./dom.js";', "")
-    of = "console.log(JSON.stringify(verdict(fromPython.text, fromPython.found)));"
+    judged = javascript.run(script, "return verdict(...fromPython);", sent=[text, found])
     low, high = {"mixed": (2, 1), "wide": (1, 2)}.get(said, (1, 1.5))
-    assert javascript.run(script, of, sent={"text": text, "found": found}) == TEXT[said].format(low=low, high=high)
+    assert judged == TEXT[said].format(low=low, high=high)
 
 
 @javascript.NEEDED
@@ -290,8 +290,7 @@ def test_a_run_that_is_going_on_is_summed_up_as_far_as_it_is() -> None:
     begun = [*whole[:2], [None] * 3]
     sources = [(paths.assets_dir() / name).read_text(encoding="utf-8") for name in DRAG.scripts]
     script = re.sub(r"^export (default )?", "", "\n".join(sources), flags=re.MULTILINE)
-    shown = "console.log(JSON.stringify({ last, curve, lost }));"
-    of = f"const {{ last, curve, lost }} = summarised({{ matrices: fromPython, classes: [] }}); {shown}"
+    of = "return summarised({ matrices: fromPython, classes: [] });"
     found = javascript.run(script, of, sent=[begun])
     assert found["last"] == 1
     assert found["curve"] == [pytest.approx(0.9), pytest.approx(0.75), None]  # of a few doubles

@@ -10,6 +10,7 @@ import pytest
 
 from tests.support.waiting import PATIENCE_SECONDS
 
+WRITTEN = "process.stdout.write(JSON.stringify(answer()));"
 NEEDED = pytest.mark.skipif(shutil.which("node") is None, reason="needs Node.js")
 
 
@@ -24,6 +25,7 @@ def printed(script: str, folder: Path | None = None, kind: Literal["module", "co
 
 
 def run(*sources: str, sent: object = None) -> Any:
-    """What these sources, one after another, print as JSON. They find `sent` under the name `fromPython`."""
-    document = json.dumps(json.dumps(sent, allow_nan=False))
-    return json.loads(printed("\n".join([*sources[:-1], f"const fromPython = JSON.parse({document});", sources[-1]])))
+    """What the last of these sources, the body of a function, returns after the others. It finds `sent` as `fromPython`."""
+    *before, body = sources
+    given = f"const fromPython = JSON.parse({json.dumps(json.dumps(sent, allow_nan=False))});"
+    return json.loads(printed("\n".join([*before, given, "const answer = () => {", body, "};", WRITTEN])))
