@@ -11,7 +11,6 @@ import pytest
 import torch
 from pytest_benchmark.fixture import BenchmarkFixture
 from threadpoolctl import threadpool_limits
-from torch import Tensor
 from torch.func import functional_call, grad, vmap
 from torch.nn import functional
 from torch.nn.utils.rnn import pad_sequence
@@ -21,7 +20,6 @@ from dpcl_core.data.dataset import Form
 from dpcl_core.methods.common.dpsgd import Schedule
 from dpcl_core.methods.common.per_example_gradients import Gradients
 from dpcl_core.methods.features import adapters, linear_heads
-from dpcl_core.methods.features.adapters import Adapted, Kind
 from dpcl_core.methods.lifelong import nets
 from dpcl_core.privacy.noise import Batches, ReleaseNoise
 from dpcl_core.scenarios.stream import Examples
@@ -55,34 +53,34 @@ class Race:
             net.head.weight.normal_(0, 0.1, generator=torch.Generator().manual_seed(1))
         return net
 
-    def ours(self, clip: float = CLIP) -> Callable[[], list[Tensor]]:
+    def ours(self, clip: float = CLIP) -> Callable[[], list[torch.Tensor]]:
         gradients, columns = Gradients(self._net(), clip), torch.arange(N_CLASSES)
         return lambda: gradients.of(self._x, self._targets, columns)
 
-    def no_privacy(self) -> Callable[[], list[Tensor]]:
+    def no_privacy(self) -> Callable[[], list[torch.Tensor]]:
         return self.ours(math.inf)
 
-    def _losses(self, model: Any) -> Tensor:
+    def _losses(self, model: Any) -> torch.Tensor:
         return functional.cross_entropy(model(self._x), self._targets, reduction="none")
 
-    def hooks(self) -> Callable[[], list[Tensor]]:
+    def hooks(self) -> Callable[[], list[torch.Tensor]]:
         net = self._net()
         return by_hooks(net, list(net.parameters()), self._losses, CLIP)
 
-    def ghost(self) -> Callable[[], list[Tensor]]:
+    def ghost(self) -> Callable[[], list[torch.Tensor]]:
         net = self._net()
         return by_ghost(net, list(net.parameters()), self._losses, CLIP)
 
-    def functorch(self) -> Callable[[], list[Tensor]]:
+    def functorch(self) -> Callable[[], list[torch.Tensor]]:
         net = self._net()
         weights = dict(net.named_parameters())
 
-        def loss(given: Mapping[str, Tensor], x: Tensor, target: Tensor) -> Tensor:
+        def loss(given: Mapping[str, torch.Tensor], x: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
             return functional.cross_entropy(functional_call(net, dict(given), (x[None],)), target[None])
 
         each = vmap(grad(loss), in_dims=(None, 0, 0))
 
-        def way() -> list[Tensor]:
+        def way() -> list[torch.Tensor]:
             found = each(weights, self._x, self._targets)
             return clipped([found[name] for name in weights], CLIP)
 
@@ -124,14 +122,14 @@ def pictures() -> tuple[np.ndarray, np.ndarray]:
     return drawn, generator.integers(0, N_LABELS, N_PICTURES)
 
 
-def prepared(backbone: str, kind: Kind) -> tuple[Adapted, torch.optim.Optimizer]:
+def prepared(backbone: str, kind: adapters.Kind) -> tuple[adapters.Adapted, torch.optim.Optimizer]:
     module = adapters.fresh(adaptable.load(backbone), kind, 4, range(N_LABELS), N_LABELS, 0).module()
     for part in module.modules():
         part.training = any(parameter.requires_grad for parameter in part.parameters(recurse=False))
     return module, torch.optim.Adam((parameter for _, parameter in module.trainable()), lr=1e-3)
 
 
-def our_step(backbone: str, kind: Kind, clip_norm: float = 1.0) -> Way:
+def our_step(backbone: str, kind: adapters.Kind, clip_norm: float = 1.0) -> Way:
     """A step as `adapters.train_together` takes it; without clipping, and then without noise, it is the one of eps = inf."""
     start = adapters.fresh(adaptable.load(backbone), kind, 4, range(N_LABELS), N_LABELS, 0)
     one = adapters.Training(start, *pictures(), 0.0 if math.isinf(clip_norm) else 1.0, Batches(1.0, None), ReleaseNoise())
@@ -139,7 +137,7 @@ def our_step(backbone: str, kind: Kind, clip_norm: float = 1.0) -> Way:
     return lambda: next(steps)
 
 
-def their_step(backbone: str, kind: Kind, *, is_ghost: bool) -> Way:
+def their_step(backbone: str, kind: adapters.Kind, *, is_ghost: bool) -> Way:
     step = opacus_step(*prepared(backbone, kind), N_PICTURES, is_ghost=is_ghost)
     drawn, labels = map(torch.from_numpy, pictures())
     return lambda: step(drawn, labels)
@@ -154,7 +152,7 @@ def their_step(backbone: str, kind: Kind, *, is_ghost: bool) -> Way:
         ("convnext-cifar100", "lora", False),  # Opacus' norms without gradients know no Linear layer on a map of cells
     ],
 )
-def test_pictures_a_second(benchmark: BenchmarkFixture, backbone: str, kind: Kind, has_ghost: bool) -> None:
+def test_pictures_a_second(benchmark: BenchmarkFixture, backbone: str, kind: adapters.Kind, has_ghost: bool) -> None:
     """As fast as Opacus' own loop, faster than ghost clipping; what privacy costs beside training without it is told."""
     ways = {"ours": our_step(backbone, kind), "no privacy": our_step(backbone, kind, math.inf)}
     ways["opacus"] = their_step(backbone, kind, is_ghost=False)

@@ -12,11 +12,9 @@ import numpy as np
 import pytest
 import torch
 from pytest_benchmark.fixture import BenchmarkFixture
-from torch import Tensor
 from torch.nn import functional
 
 from dpcl_core.backbones import causal
-from dpcl_core.backbones.causal import Adapted
 from dpcl_core.methods.language.gradients import Batch, Gradients, TextLoss, log_probs
 from dpcl_core.methods.language.public_text import ANSWER, TEMPLATE, TEXT
 from dpcl_core.methods.language.training import task_loss
@@ -43,7 +41,7 @@ def batch() -> Batch:
     )
 
 
-def net() -> Adapted:
+def net() -> causal.Adapted:
     found = causal.adapted("lm-tiny", "cpu", 8, 16.0, 0)
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
@@ -52,7 +50,7 @@ def net() -> Adapted:
     return found
 
 
-def losses(model: Any, embeddings: Tensor, given: Batch, loss: TextLoss) -> Tensor:
+def losses(model: Any, embeddings: torch.Tensor, given: Batch, loss: TextLoss) -> torch.Tensor:
     """Losses [b] by the whole table of logits, as a library's wrapper computes them."""
     positions = torch.arange(given.ids.shape[1]).expand(given.ids.shape)
     logits = model(inputs_embeds=embeddings, position_ids=positions, use_cache=False).logits
@@ -60,18 +58,18 @@ def losses(model: Any, embeddings: Tensor, given: Batch, loss: TextLoss) -> Tens
     return loss.of(functional.pad(steps, (1, 0)), given)
 
 
-def by_closed_form(loss: TextLoss) -> Callable[[], list[Tensor]]:
+def by_closed_form(loss: TextLoss) -> Callable[[], list[torch.Tensor]]:
     gradients, given = Gradients(net(), CLIP), batch()
     return lambda: gradients.of(given, loss)
 
 
-def by_wrapper(way: Callable[..., Callable[[], list[Tensor]]], loss: TextLoss) -> Callable[[], list[Tensor]]:
+def by_wrapper(way: Callable[..., Callable[[], list[torch.Tensor]]], loss: TextLoss) -> Callable[[], list[torch.Tensor]]:
     adapted, given = net(), batch()
     of = partial(losses, embeddings=adapted.embed(given.ids), given=given, loss=loss)
     return way(adapted.model, list(adapted.trainable().values()), of, CLIP)
 
 
-def by_loop(loss: TextLoss) -> list[Tensor]:
+def by_loop(loss: TextLoss) -> list[torch.Tensor]:
     """One backward pass for every text."""
     adapted, given = net(), batch()
     parameters = list(adapted.trainable().values())

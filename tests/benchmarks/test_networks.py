@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 import torch
 from pytest_benchmark.fixture import BenchmarkFixture
-from torch import nn
 
 from dpcl_core import engine, presets
 from dpcl_core.backbones import catalog, extractor, timm_models
@@ -36,13 +35,13 @@ def _needs(network: str, *, data: bool = False) -> pytest.MarkDecorator:
 def test_channels_last_against_the_plain_layout(benchmark: BenchmarkFixture) -> None:
     """One after the other, in pairs, on the same folded network: medians of five."""
     plain = copy.deepcopy(timm_models.frozen(catalog.card("lite0")))
-    plain.classifier = nn.Identity()
+    plain.classifier = torch.nn.Identity()
     timm_models.folded(plain)
     last = copy.deepcopy(plain).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     pictures = torch.rand((N_PICTURES, 3, SIDE, SIDE), generator=torch.Generator().manual_seed(0))
     without = list[float]()
 
-    def read(network: nn.Module, memory: torch.memory_format) -> float:
+    def read(network: torch.nn.Module, memory: torch.memory_format) -> float:
         given, started = pictures.contiguous(memory_format=memory), time.perf_counter()
         with torch.inference_mode():
             network(given)

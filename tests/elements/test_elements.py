@@ -15,13 +15,10 @@ from scipy.stats import norm
 
 from dpcl_core import paths
 from dpcl_core.elements import calculator, element
-from dpcl_core.elements.calculator import Question
 from dpcl_core.elements.element import BALLOT, CALCULATOR, ELEMENTS, GALLERY, PICTURE, ROOM, ROOM_WORDS, Element
 from dpcl_core.figures import theme
 from dpcl_core.methods import catalog as methods
-from dpcl_core.paths import assets_dir
 from dpcl_core.privacy import accounting, statement
-from dpcl_core.privacy.accounting import subsampled_gaussian
 from dpcl_core.privacy.calculator import solve
 from dpcl_core.site import build
 from pages.parts.figure_card import json_bytes
@@ -124,15 +121,15 @@ def test_the_browser_has_the_limits_of_the_terminal(name: str, limit: str, beyon
 def test_a_report_is_taken_over_and_what_the_element_cannot_have_reported_changes_nothing() -> None:
     typed = {"find": "everything"}, {"epsilon": 3}, {"epsilon": "1" * 21}, {"tasks": 51}, {"task_epsilon": math.inf}
     for reported in (None, 3, {"x": 1}, *typed):
-        assert Question().changed(reported) == Question()
-    now = Question().changed({"find": "epsilon", "sigma": "2", "steps": "40", "mechanism": "sampled"})
+        assert calculator.Question().changed(reported) == calculator.Question()
+    now = calculator.Question().changed({"find": "epsilon", "sigma": "2", "steps": "40", "mechanism": "sampled"})
     assert now.numbers() == {"sigma": 2.0, "delta": 1e-5, "rate": 0.01, "steps": 40}
-    subsampled_gaussian(now.numbers()["sigma"], now.numbers()["rate"], int(now.numbers()["steps"]))
+    accounting.subsampled_gaussian(now.numbers()["sigma"], now.numbers()["rate"], int(now.numbers()["steps"]))
 
 
 @pytest.mark.parametrize(("name", "text"), [("epsilon", "banana"), ("steps", "2.5"), ("steps", "0"), ("delta", "")])
 def test_what_is_no_number_is_refused_by_name(name: str, text: str) -> None:
-    refuses(f"{name} = {text}: must be a", Question(**{name: text}).numbers)
+    refuses(f"{name} = {text}: must be a", calculator.Question(**{name: text}).numbers)
 
 
 @pytest.mark.parametrize("one", ELEMENTS, ids=lambda one: one.folder)
@@ -211,7 +208,7 @@ def test_no_two_methods_of_a_class_have_one_mark() -> None:
 
 
 def test_colours_are_those_of_figures() -> None:
-    sheet = (assets_dir() / "room/room.css").read_text(encoding="utf-8")
+    sheet = (paths.assets_dir() / "room/room.css").read_text(encoding="utf-8")
     colours = re.findall(r"--c(\d): light-dark\((#\w+), (#\w+)\);", sheet)
     assert colours == [(str(n), *(theme.colour_of_series(n, dark) for dark in (False, True))) for n in range(8)]
 

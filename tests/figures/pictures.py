@@ -13,7 +13,6 @@ from dpcl_core.lessons.text import Scale
 from dpcl_core.runs import frames
 from tests.figures import test_builders, test_reproduction, test_statistics
 from tests.figures.making import accuracy
-from tests.figures.test_builders import AGREEMENT, ENTRIES, GROUPS
 from tests.support.signatures import TOLD
 
 REFERENCES = References(0.1, 0.4, n_tested=450.0, ceiling=0.9)
@@ -82,9 +81,9 @@ PICTURES: dict[str, Draw] = dict(
         _of(curves.accuracy_matrix, accuracy(), epsilon=8.0, n_tasks=6),
         _of(curves.accuracy_matrix, LONG_LIFE, epsilon=8.0, n_tasks=20, word="many"),
         _of(curves.forgetting_grid, accuracy(), epsilon=8.0, n_tasks=4),
-        _of(matching.confusion, ENTRIES, ("World", "Sports"), ("World", "Sports")),
-        _of(matching.matcher_bars, AGREEMENT[AGREEMENT["noise"].isna()]),
-        _of(matching.agreement_by_noise, AGREEMENT, TOLD.demanded, chosen=0.1),
+        _of(matching.confusion, test_builders.ENTRIES, ("World", "Sports"), ("World", "Sports")),
+        _of(matching.matcher_bars, test_builders.AGREEMENT[test_builders.AGREEMENT["noise"].isna()]),
+        _of(matching.agreement_by_noise, test_builders.AGREEMENT, TOLD.demanded, chosen=0.1),
         _of(statistics.members_and_ensemble, test_statistics.MEMBERS),
         _of(tradeoff.figure, {"A": ANSWER}, [tradeoff.sentence(ANSWER)], colours=["#0072b2"]),
         _of(statistics.p_value_curve, CURVES, names=("A", "B")),
@@ -93,8 +92,8 @@ PICTURES: dict[str, Draw] = dict(
         _of(reproduction.published_and_ours, PUBLISHED, what="accuracy"),
         _of(reproduction.published_and_ours, PUBLISHED, what="accuracy", references=REFERENCES, word="references"),
         _of(stream.accuracy_by_scale, test_builders.FOUND, chosen=1.4, chance=0.1),
-        _of(matching.on_map, ENTRIES, GROUPS, space="signature"),
-        _of(matching.margins, ENTRIES),
+        _of(matching.on_map, test_builders.ENTRIES, test_builders.GROUPS, space="signature"),
+        _of(matching.margins, test_builders.ENTRIES),
         _of(stream.stream, test_builders.COUNTS, homes=test_builders.HOMES, classes=test_builders.CLASSES),
         _of(stream.stream, np.full((20, 30), 5), homes=[(0, 1, 2, 3)] * 20, classes=THIRTY, word="many"),
         _of(tokens.true_costs, test_builders.NOMINAL, test_builders.TRUE, chosen=10.0),

@@ -26,7 +26,8 @@ from dpcl_core.figures import curves, html, matching, stream, svg, svg_parts, th
 from dpcl_core.figures.picture import BREAK, Provenance, bold, epsilon_label, epsilon_phrase, epsilon_text
 from dpcl_core.runs import frames
 from tests.figures.making import accuracy, picture_of
-from tests.figures.pictures import ENTRIES, GROUPS, PICTURES
+from tests.figures.pictures import PICTURES
+from tests.figures.test_builders import ENTRIES, GROUPS
 from tests.support.asserting import includes
 from tests.support.signatures import TOLD
 from tests.support.tiers import quick

@@ -55,13 +55,19 @@ def installed_components() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def nothing_raised(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No run of a page may end in an exception."""
+def sound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No run of a page may end in an exception, leave a figure without words, or offer two options of one title.
+
+    A browser tells a select box's options apart by their words alone: equal ones lead to the first of them.
+    """
     run = AppTest._run
 
     def checked(page: AppTest, *arguments: object, **named: object) -> AppTest:
         run(page, *arguments, **named)  # type: ignore[arg-type]
         assert not page.exception, page.exception[0].value
+        assert all(chart.proto.alt for chart in page.get("plotly_chart"))
+        assert all(drawing.attrib["aria-label"] for drawing in drawings(page))
+        assert all(len(set(box.options)) == len(box.options) for box in page.selectbox)
         return page
 
     monkeypatch.setattr(AppTest, "_run", checked)

@@ -19,7 +19,6 @@ from dpcl_core.cli import main
 from dpcl_core.data import own
 from dpcl_core.runs import administration, queue
 from dpcl_core.runs.audits import Audits
-from dpcl_core.runs.queue import Limits, Visitor
 from dpcl_core.runs.rooms import Rooms
 from dpcl_core.runs.store import Store
 from pages.parts import state, visitor
@@ -335,7 +334,7 @@ def visited(store: Store, monkeypatch: Patch) -> Store:
     monkeypatch.setenv(queue.VARIABLE, "usual")
     monkeypatch.setattr(visitor, "digest", lambda: "carol")
     for owner in ("anna", "berta"):
-        theirs = store.as_visitor(Visitor(owner, Limits()))
+        theirs = store.as_visitor(queue.Visitor(owner, queue.Limits()))
         replay.fill(theirs, SPEC, ALL, name="secret title")
         theirs.create(SPEC)
     store.create(SPEC)

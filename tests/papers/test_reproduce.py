@@ -11,7 +11,6 @@ from dpcl_core.data.card import Kind
 from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished, TaskLearned, of_kind
 from dpcl_core.papers import catalog, claims, measured, other_data
-from dpcl_core.papers.catalog import PAPERS
 from dpcl_core.papers.paper import Experiment
 from dpcl_core.runs.store import Store
 from tests.papers import making
@@ -111,7 +110,7 @@ def test_finished_runs_are_recorded(
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.skipif("DPCL_DATA" not in os.environ, reason="needs the folder of datasets that DPCL_DATA names")
-@pytest.mark.parametrize("experiment", PAPERS["tobaben"].experiments, ids=lambda experiment: experiment.name)
+@pytest.mark.parametrize("experiment", catalog.PAPERS["tobaben"].experiments, ids=lambda experiment: experiment.name)
 def test_small_forms_finish_every_model(experiment: Experiment) -> None:
     specs = presets.variants(experiment.preset("small")).values()
     finished = [event.cell for spec in specs for event in of_kind(engine.run(spec), CellFinished)]

@@ -12,7 +12,6 @@ import pytest
 import scipy.fft
 from dp_accounting.pld import privacy_loss_distribution as library
 from dp_accounting.pld.pld_pmf import DensePLDPmf
-from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 from numpy.typing import NDArray
 from opacus.accountants import PRVAccountant
 from scipy.special import ndtr
@@ -166,7 +165,7 @@ def test_calibrated_noise_stays_within_epsilon_down_to_the_smallest_delta(
 ROUNDING = 2e-12
 
 
-def masses(distribution: Distribution | PrivacyLossDistribution) -> list[tuple[int, NDArray[np.float64], float]]:
+def masses(distribution: Distribution | library.PrivacyLossDistribution) -> list[tuple[int, NDArray[np.float64], float]]:
     """Of each direction the first point of the grid, the probabilities, and that of an infinite loss."""
     if isinstance(distribution, Distribution):
         return [(int(part.places[0]), part.masses, part.infinite) for part in distribution.directions]
@@ -175,7 +174,7 @@ def masses(distribution: Distribution | PrivacyLossDistribution) -> list[tuple[i
     return [(part._lower_loss, np.asarray(part._probs), part._infinity_mass) for part in dense]
 
 
-def assert_same(found: Distribution, expected: PrivacyLossDistribution, within: float) -> None:
+def assert_same(found: Distribution, expected: library.PrivacyLossDistribution, within: float) -> None:
     for ours, theirs in zip(masses(found), masses(expected), strict=True):
         assert ours[0] == theirs[0]
         np.testing.assert_allclose(ours[1], theirs[1], rtol=0, atol=within)
@@ -226,7 +225,7 @@ def test_what_is_composed_with_itself_is_the_librarys(noise: float, rate: float,
     """As far as both reach: whether a last point is in is a matter of rounding, and its mass below the tail left out."""
     one = of_gaussian(noise, rate, adjacency, 1e-3)
     plain = [DensePLDPmf(1e-3, low, each, infinite, True) for low, each, infinite in masses(one)]
-    found, expected = masses(one.repeated(count, 1e-15)), masses(PrivacyLossDistribution(*plain).self_compose(count))
+    found, expected = masses(one.repeated(count, 1e-15)), masses(library.PrivacyLossDistribution(*plain).self_compose(count))
     for (low, ours, infinite), (their_low, theirs, their_infinite) in zip(found, expected, strict=True):
         start, end = max(low, their_low), min(low + len(ours), their_low + len(theirs))
         assert end - start >= max(len(ours), len(theirs)) - 2
@@ -306,7 +305,7 @@ def test_no_epsilon_moves_from_the_librarys_by_a_billionth(events: list[dp.DpEve
 def test_lists_of_labels_are_the_librarys_distributions_too() -> None:
     ours = accounting._composed((*LISTS, dp.GaussianDpEvent(5.0)), DELTA, "add-remove")
     interval = ours.directions[0].interval
-    create = PrivacyLossDistribution.create_from_rounded_probability
+    create = library.PrivacyLossDistribution.create_from_rounded_probability
     theirs = library.from_gaussian_mechanism(5.0, value_discretization_interval=interval)
     for one in LISTS:
         steps = math.ceil(one.epsilon / interval)

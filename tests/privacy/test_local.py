@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from mpmath import mp
 from scipy import integrate, stats
-from scipy.stats import binomtest, kstest, laplace
 
 from dpcl_core.errors import BadInput
 from dpcl_core.privacy import accounting, gaussian, text_mechanisms
@@ -43,9 +42,9 @@ def test_noise_is_laplace_of_the_scale_that_two_records_can_differ_by(
     assert randomiser.scale == pytest.approx(scale)
     found, _ = copies(np.zeros((25_000, 4)), np.zeros(25_000, dtype=np.int64), randomiser, noise)
     drawn = found.astype(np.float64).ravel()
-    assert kstest(drawn, laplace(scale=scale).cdf).pvalue > 1e-6
+    assert stats.kstest(drawn, stats.laplace(scale=scale).cdf).pvalue > 1e-6
     for wrong in (0.9, 1.1):
-        assert kstest(drawn, laplace(scale=wrong * scale).cdf).pvalue < 1e-6
+        assert stats.kstest(drawn, stats.laplace(scale=wrong * scale).cdf).pvalue < 1e-6
     assert np.abs(drawn).mean() == pytest.approx(scale, rel=0.02)  # 6 standard errors
     assert np.abs(np.corrcoef(found.T)[np.triu_indices(4, 1)]).max() < 6 / math.sqrt(25_000)
 
@@ -89,8 +88,8 @@ def test_labels_are_answered_as_randomised_response_has_it(epsilon: float) -> No
         counts = np.bincount(answers.astype(np.intp), minlength=5)
         for answer in SPACE:
             expected = kept if answer == label else other
-            assert binomtest(int(counts[answer]), n, expected).pvalue > 1e-7
-            assert answer != label or binomtest(int(counts[answer]), n, expected * 0.95).pvalue < 1e-7
+            assert stats.binomtest(int(counts[answer]), n, expected).pvalue > 1e-7
+            assert answer != label or stats.binomtest(int(counts[answer]), n, expected * 0.95).pvalue < 1e-7
 
 
 def test_a_record_of_no_listed_label_stays_and_answers_like_nobody_and_one_label_alone_is_no_secret() -> None:
@@ -102,7 +101,7 @@ def test_a_record_of_no_listed_label_stays_and_answers_like_nobody_and_one_label
     assert len(answers) == n
     assert abs(float(found.mean())) < 6 * math.sqrt(2) * 0.25 / math.sqrt(n)
     for count in np.bincount(answers.astype(np.intp), minlength=5):
-        assert binomtest(int(count), n, 1 / 5).pvalue > 1e-7
+        assert stats.binomtest(int(count), n, 1 / 5).pvalue > 1e-7
 
 
 def test_differences_of_two_copies_are_not_free_of_noise_and_seeded_ones_repeat() -> None:
@@ -186,7 +185,7 @@ def test_labels_alone_are_answered_as_with_a_record_and_cost_their_epsilon() -> 
     answers = noisy_labels(np.full(n, 3), SPACE, epsilon, ReleaseNoise(), book, task=0)
     kept, other = Randomiser(0, 0.0, epsilon).chances(5)
     for answer, count in enumerate(np.bincount(answers.astype(np.intp), minlength=5)):
-        assert binomtest(int(count), n, kept if answer == 3 else other).pvalue > 1e-7
+        assert stats.binomtest(int(count), n, kept if answer == 3 else other).pvalue > 1e-7
     assert book.epsilon() == pytest.approx(epsilon, rel=1e-3)
     assert noisy_labels(np.array([4, 0]), SPACE, math.inf, ReleaseNoise(), book, task=0).tolist() == [4, 0]
     assert book.epsilon() == math.inf

@@ -21,7 +21,6 @@ import pytest
 from dpcl_core import checks, paths, presets
 from dpcl_core.backbones import packaged
 from dpcl_core.elements import calculator, element
-from dpcl_core.elements.element import ANCHORS, CALCULATOR, DRAG, HERO, LESSON, TOKENS, Element, theme
 from dpcl_core.errors import DataMissing
 from dpcl_core.explorers.tokens import Dials
 from dpcl_core.figures.picture import span
@@ -38,14 +37,14 @@ SECTIONS = ("questions", "lessons", "install", "papers")
 ROOT = Path(__file__).resolve().parents[2]
 MOST_BYTES = 1_500_000
 PANELS = ("accuracy", "matrix", "classes")
-EXPLORABLES: dict[str, tuple[Element, object]] = {
-    "index.html": (HERO, element.hero_document()),
-    "budget.html": (DRAG, element.drag_document(calculator.digits("prior-const", 5), 1.0, PANELS)),
-    "words.html": (TOKENS, element.document(None, Dials(), element.FIRST, "your sentence", element.BUDGETS, None)),
-    "clients.html": (ANCHORS, element.anchors_document(384, 50, 0.1, "centred")),
-    "calculators.html": (CALCULATOR, calculator.document()),
-    "lesson-1.html": (LESSON, in_browser.document("label")),
-    "lesson-2.html": (LESSON, in_browser.document("noise")),
+EXPLORABLES: dict[str, tuple[element.Element, object]] = {
+    "index.html": (element.HERO, element.hero_document()),
+    "budget.html": (element.DRAG, element.drag_document(calculator.digits("prior-const", 5), 1.0, PANELS)),
+    "words.html": (element.TOKENS, element.document(None, Dials(), element.FIRST, "your sentence", element.BUDGETS, None)),
+    "clients.html": (element.ANCHORS, element.anchors_document(384, 50, 0.1, "centred")),
+    "calculators.html": (element.CALCULATOR, calculator.document()),
+    "lesson-1.html": (element.LESSON, in_browser.document("label")),
+    "lesson-2.html": (element.LESSON, in_browser.document("noise")),
 }
 
 
@@ -158,7 +157,7 @@ def test_nothing_is_loaded_and_no_page_is_large(built: Path, texts: dict[str, st
 def test_elements_and_their_data_are_the_apps_own(texts: dict[str, str], name: str) -> None:
     (one, data), in_page = EXPLORABLES[name], texts[name].replace("<\\/", "</").replace("<\\!--", "<!--")
     (drawn,) = re.findall(r"^draw\((.*)\);$", in_page, re.MULTILINE)
-    assert (one.classic in in_page, theme() in in_page) == (True, True)
+    assert (one.classic in in_page, element.theme() in in_page) == (True, True)
     assert json.loads(drawn) == json.loads(json.dumps(data))
 
 
@@ -288,7 +287,7 @@ def test_a_run_that_is_going_on_is_summed_up_as_far_as_it_is() -> None:
     """Rows still to come are null: they count neither as zero nor as forgotten."""
     whole = [[0.9], [0.7, 0.8], [0.5, 0.6, 0.7]]
     begun = [*whole[:2], [None] * 3]
-    sources = [(paths.assets_dir() / name).read_text(encoding="utf-8") for name in DRAG.scripts]
+    sources = [(paths.assets_dir() / name).read_text(encoding="utf-8") for name in element.DRAG.scripts]
     script = re.sub(r"^export (default )?", "", "\n".join(sources), flags=re.MULTILINE)
     of = "return summarised({ matrices: fromPython, classes: [] });"
     found = javascript.run(script, of, sent=[begun])
