@@ -162,6 +162,13 @@ def walk_and_press(page: Page, words: str) -> None:
     page.keyboard.press("Enter")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks all that stands in this folder."""
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.browser)
+
+
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
     """Lets fixtures know that their test failed."""

@@ -13,7 +13,6 @@ from tests.browser.conftest import PATIENCE_MS, App, Visit, ready
 from tests.support import replay
 from tests.support.tiers import quick
 
-pytestmark = pytest.mark.browser
 DRAWN_TEXT = Path(__file__).with_name("drawn_text.js").read_text(encoding="utf-8").partition("\n")[2]
 AXE = Axe()
 OPTIONS = {"resultTypes": ["violations"], "rules": {"target-size": {"enabled": True}}}  # of WCAG 2.2, off by default

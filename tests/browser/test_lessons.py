@@ -14,7 +14,6 @@ from tests.support import replay
 from tests.support.classroom import TEACHER
 from tests.support.tiers import quick
 
-pytestmark = pytest.mark.browser
 LESSON = text.load("label")
 
 

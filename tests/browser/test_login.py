@@ -27,8 +27,6 @@ from tests.support import provider, replay
 from tests.support.provider import Provider
 from tests.support.waiting import PATIENCE_SECONDS
 
-pytestmark = pytest.mark.browser
-
 
 @pytest.fixture(scope="module")
 def answering() -> Iterator[Provider]:

@@ -14,8 +14,6 @@ from tests.playground import arms
 from tests.support import replay
 from tests.support.tiers import quick
 
-pytestmark = pytest.mark.browser
-
 
 def drawn(page: Page) -> None:
     expect(page.locator(".drag.fed")).to_be_visible()

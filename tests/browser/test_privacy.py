@@ -2,13 +2,10 @@
 
 import re
 
-import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import PATIENCE_MS, App, Visit, no_wider_than, ready, tab_to, walk_and_press
 from tests.support import replay
-
-pytestmark = pytest.mark.browser
 
 
 def test_the_calculator_answers_refuses_and_answers_again(app: App, visit: Visit) -> None:

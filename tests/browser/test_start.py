@@ -16,7 +16,6 @@ from scripts import one_person
 from scripts.record_first_visit import PHONE, counted
 from tests.browser.conftest import PATIENCE_MS, App, Visit, go, no_wider_than, ready
 
-pytestmark = pytest.mark.browser
 DATA = one_person.decode(element.hero_document()["digits"])  # type: ignore[arg-type]
 LEAKED = "The attacker draws the same noise, takes it away, and sees you."
 INK = """drawn => {

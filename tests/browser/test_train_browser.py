@@ -16,8 +16,6 @@ from tests.browser.conftest import PATIENCE_MS, App, Visit, ready, serve
 from tests.support import replay
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.browser
-
 
 def _start(page: Page) -> str:
     """Presses Start and gives the id of the run that the link then names."""

@@ -22,7 +22,7 @@ from tests.support import firefox
 from tests.support.live_site import built
 from tests.support.static_host import Host, cut, hosted
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 BELOW = "course/week-3"  # the site is not at the root of its host
 SECRET = "Zanzibar-4711"  # in a row of own data, and nowhere else
 NINE = {

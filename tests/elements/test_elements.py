@@ -25,7 +25,6 @@ from pages.parts.figure_card import json_bytes
 from tests.support import javascript
 from tests.support.asserting import refuses
 
-pytestmark = javascript.NEEDED
 SCRIPTS = ("drag/replay.mjs", "calculator/accountant.mjs")
 CLOSED = [
     {"find": find, "epsilon": epsilon, "sigma": sigma, "delta": delta, "rate": 1, "steps": steps, "adjacency": adjacency}
@@ -133,21 +132,18 @@ def test_what_is_no_number_is_refused_by_name(name: str, text: str) -> None:
 
 
 @pytest.mark.parametrize("one", ELEMENTS, ids=lambda one: one.folder)
-@javascript.NEEDED
 def test_each_is_one_function_without_modules(one: Element) -> None:
     check = f"const made = {one.classic}; process.stdout.write(`${{typeof made}} ${{made.name}} ${{made.length}}`);"
     assert javascript.printed(check, kind="commonjs") == "function element 1"
 
 
 @pytest.mark.parametrize("one", [*ELEMENTS, GALLERY, ROOM, BALLOT], ids=lambda one: one.folder)
-@javascript.NEEDED
 def test_each_is_a_module_that_reads_bytes(one: Element, tmp_path: Path) -> None:
     (tmp_path / "module.mjs").write_text(one.module_of_bytes, encoding="utf-8")
     check = "import made from './module.mjs'; process.stdout.write(typeof made)"
     assert javascript.printed(check, tmp_path) == "function"
 
 
-@javascript.NEEDED
 def test_bytes_of_json_are_the_data(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     one = _of(monkeypatch, "export default function element({ data, add }) {\n  return data.text + add;\n}")
     (tmp_path / "module.mjs").write_text(one.module_of_bytes, encoding="utf-8")

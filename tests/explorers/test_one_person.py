@@ -96,7 +96,6 @@ def test_the_sums_hold_unit_rows_of_the_bundled_digits() -> None:
         np.testing.assert_allclose(total, units.sum(axis=0), rtol=1e-6, atol=1e-5)  # sums are kept in single precision
 
 
-@javascript.NEEDED
 def test_the_twin_in_javascript_agrees() -> None:
     sources = [(ASSETS / name).read_text(encoding="utf-8") for name in ("drag/replay.mjs", "hero/one_person.mjs")]
     case = (

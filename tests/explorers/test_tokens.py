@@ -209,7 +209,6 @@ return { scored, near, printed: [...Array(doc.shape.size).keys()].map((id) => pr
 """
 
 
-@javascript.NEEDED
 def test_the_browser_scores_as_python_does() -> None:
     """Both sum in single precision in another order: 2e-4 nats is a hundred times its rounding, a wrong term far more."""
     ready, model = plain_language.load_tokenizer("lm-tiny"), plain_language.load()

@@ -30,7 +30,6 @@ def run(name: str, case: str) -> Any:
     return javascript.run(LESSON.module, "const game = opened(fromPython);" + DRAWS + case, sent=game)
 
 
-@javascript.NEEDED
 def test_the_noise_is_standard_normal() -> None:
     """A Kolmogorov-Smirnov test of 20,000 draws that fails by chance once in a million; a spread 5 % off has p < 1e-9."""
     found = run("label", "return [...normals(20001)];")
@@ -38,7 +37,6 @@ def test_the_noise_is_standard_normal() -> None:
     assert kstest(found, "norm").pvalue > 1e-6
 
 
-@javascript.NEEDED
 def test_releases_are_the_lessons_sums_and_lists(told: label_game.Neighbours) -> None:
     """Without noise the sums of unit rows; the document keeps them in single precision."""
     case = (
@@ -55,7 +53,6 @@ def test_releases_are_the_lessons_sums_and_lists(told: label_game.Neighbours) ->
                 np.testing.assert_allclose(one["sums"][label], rows[labels == label].sum(axis=0), rtol=1e-6, atol=1e-5)
 
 
-@javascript.NEEDED
 def test_the_attackers_evidence_is_the_lessons(told: label_game.Neighbours) -> None:
     """Sums in single precision move the evidence by as much."""
     released = reference.release(told, True, "prior-const", 1.0, 3)
@@ -64,7 +61,6 @@ def test_the_attackers_evidence_is_the_lessons(told: label_game.Neighbours) -> N
     np.testing.assert_allclose(found, reference.evidence(told, released, "prior-const", 1.0), rtol=1e-5, atol=1e-6)
 
 
-@javascript.NEEDED
 @pytest.mark.parametrize("epsilon", [0.5, 8.0])
 def test_a_public_list_is_attacked_as_well_as_anybody_can_and_the_list_from_the_data_always(epsilon: float) -> None:
     """Five standard errors around the best possible, 6e-7; no cut above the exact curve, in one of a million games."""
@@ -87,7 +83,6 @@ def test_a_public_list_is_attacked_as_well_as_anybody_can_and_the_list_from_the_
         assert (found[name]["hits"], found[name]["falseAlarms"]) == (100, 0)
 
 
-@javascript.NEEDED
 def test_bounds_and_curves_are_the_lessons() -> None:
     """Limits of shares are searched to 1e-15, the normal quantile to 1e-14."""
     counts = [(10, 10, 0, 10), (2000, 2000, 0, 2000), (900, 1000, 80, 1000), (540, 1000, 480, 1000), (0, 50, 0, 50)]
@@ -104,7 +99,6 @@ def test_bounds_and_curves_are_the_lessons() -> None:
     np.testing.assert_allclose(found["promised"], noise.promised_hits(np.array(alarms), 1.0, 1e-5), rtol=1e-12)
 
 
-@javascript.NEEDED
 def test_without_noise_the_classifier_is_that_of_a_run() -> None:
     """Ties apart, of which these digits have none, both name the same class for every picture."""
     streams = {cut: [noise.stream(cut, seed) for seed in (0, 1)] for cut in (2, 10)}
@@ -115,7 +109,6 @@ def test_without_noise_the_classifier_is_that_of_a_run() -> None:
         assert found == pytest.approx(reference.learned("prior-const", cut, (math.inf,), (0, 1))[0][math.inf], abs=1e-12)
 
 
-@javascript.NEEDED
 def test_the_noise_grows_by_its_formula_and_remembered_noise_is_as_wide_as_its_own() -> None:
     """200 x 64 numbers a number of tasks, five standard errors (6e-7)."""
     of_all, remembering = "measuredStd(one, 3, 10, 200, 64)", "[1, 10, 50].map((n) => measuredRemembered(n, 200, 64))"
@@ -126,7 +119,6 @@ def test_the_noise_grows_by_its_formula_and_remembered_noise_is_as_wide_as_its_o
     assert np.concatenate(ratios) == pytest.approx(1, abs=5 / math.sqrt(2 * 200 * 64))
 
 
-@javascript.NEEDED
 @pytest.mark.parametrize("n_tasks", [1, 5, 40])
 def test_the_square_root_is_that_of_the_mechanism(n_tasks: int) -> None:
     shown = "return [[...of.column], [...of.decoder], of.sensitivity, of.noise];"
@@ -138,7 +130,6 @@ def test_the_square_root_is_that_of_the_mechanism(n_tasks: int) -> None:
     assert spread == pytest.approx(continual.choose(n_tasks).least, rel=1e-6)
 
 
-@javascript.NEEDED
 @pytest.mark.parametrize(("way", "std", "least"), [("per task", 20.0, 0), ("one list", 20.0, 0), ("shrunk", 14.0, 0.3)])
 def test_noise_moves_the_classifier_as_written_out_plainly(way: str, std: float, least: float) -> None:
     """The released sums of each digit's task, or of all tasks; shrunk by the mechanism's rule on every task."""
@@ -156,7 +147,6 @@ def test_noise_moves_the_classifier_as_written_out_plainly(way: str, std: float,
     assert least <= found < (0.9 if way == "shrunk" else 0.8), "the noise must show"
 
 
-@javascript.NEEDED
 def test_shrinking_takes_back_most_of_what_one_list_costs() -> None:
     """Ten tasks at epsilon 1, 40 runs each. Measured: 64, 85 and 87 %, deviations at most 7: ten points are six errors."""
     std = gaussian.sigma(1.0, 1e-5)
@@ -168,7 +158,6 @@ def test_shrinking_takes_back_most_of_what_one_list_costs() -> None:
     assert kept > added_up + 0.1
 
 
-@javascript.NEEDED
 def test_every_step_has_its_code_and_the_other_way_round() -> None:
     found = run("label", "return [labelSteps, noiseSteps].map(Object.keys);")
     assert found == [[step.key for step in text.load(name).steps] for name in text.IN_BROWSER]
@@ -223,7 +212,6 @@ def test_promises_are_those_of_the_ledger(told: label_game.Neighbours) -> None:
             assert words.headline == document["game"]["promises"]["2"]
 
 
-@javascript.NEEDED
 def test_a_figures_file_has_every_named_point_and_survives_commas_and_quotes() -> None:
     case = """
         const series = [

@@ -197,7 +197,6 @@ def test_axes_stay_as_anchors_change() -> None:
         assert all(((scale * placed - target) ** 2).sum() > nearest for scale in (0.95, 1.05))
 
 
-@javascript.NEEDED
 @pytest.mark.parametrize("length", make_anchors.LENGTHS)
 def test_the_browser_moves_draws_and_counts_as_python_does(length: int) -> None:
     """Places and pixels are written with three decimals: start and step are each off by half of the last."""

@@ -266,7 +266,6 @@ def outcome(means: dict[float, list[float]], **settings: object) -> dict[str, ob
     return {"models": models, "settings": {**TEXT["settings"], **settings}}
 
 
-@javascript.NEEDED
 @pytest.mark.parametrize(("found", "said"), [
     (None, "no_run"), (outcome({1: [0.9] * 3}, labels="prior"), "other"), (outcome({1: [0.7] * 3}), "none"),
     (outcome({1: [0.9] * 2, 0.5: [0.7] * 3}), "few"), (outcome({1: [0.9] * 3, 2: [0.9] * 3}), "all"),
@@ -282,7 +281,6 @@ def test_an_answer_is_judged_by_the_run(found: object, said: str) -> None:
     assert judged == TEXT[said].format(low=low, high=high)
 
 
-@javascript.NEEDED
 def test_a_run_that_is_going_on_is_summed_up_as_far_as_it_is() -> None:
     """Rows still to come are null: they count neither as zero nor as forgotten."""
     whole = [[0.9], [0.7, 0.8], [0.5, 0.6, 0.7]]

@@ -11,11 +11,12 @@ import pytest
 from tests.support.waiting import PATIENCE_SECONDS
 
 WRITTEN = "process.stdout.write(JSON.stringify(answer()));"
-NEEDED = pytest.mark.skipif(shutil.which("node") is None, reason="needs Node.js")
 
 
 def printed(script: str, folder: Path | None = None, kind: Literal["module", "commonjs"] = "module") -> str:
-    """What a script prints. `folder`: where its imports are looked for."""
+    """What a script prints; skips the test where there is no Node.js. `folder`: where its imports are looked for."""
+    if shutil.which("node") is None:
+        pytest.skip("needs Node.js")
     done = subprocess.run(
         ["node", f"--input-type={kind}", "-"], input=script, capture_output=True, text=True, encoding="utf-8", cwd=folder,
         timeout=PATIENCE_SECONDS,
