@@ -39,15 +39,13 @@ def data() -> cosine_replay.ReplayData:
 
 def test_scoring_at_a_budget(benchmark: BenchmarkFixture, data: cosine_replay.ReplayData) -> None:
     """Budget: 25 ms."""
-    found = benchmark(cosine_replay.accuracies, data, 1.0)
-    assert found.shape == (1, 1, 1)
+    assert benchmark(cosine_replay.accuracies, data, 1.0).shape == (1, 1, 1)
 
 
 def test_new_noise_and_its_products(benchmark: BenchmarkFixture) -> None:
     """The re-noising itself: a fresh draw for every class, projected on every test example. Budget: 25 ms with scoring."""
     tests = np.random.default_rng(1).standard_normal((N_TEST, SIZE))
-    found = benchmark(lambda: tests @ DRAWN.normal((N_CLASSES, SIZE)).T)
-    assert found.shape == (N_TEST, N_CLASSES)
+    assert benchmark(lambda: tests @ DRAWN.normal((N_CLASSES, SIZE)).T).shape == (N_TEST, N_CLASSES)
 
 
 N_CLIENTS = 20
@@ -56,8 +54,7 @@ OF, PUBLIC = clients.stream(per_class=1000, n_clients=N_CLIENTS, width=384)
 
 def test_two_hundred_rounds_of_twenty_clients_take_less_than_a_minute(benchmark: BenchmarkFixture) -> None:
     """Four tasks of 50 rounds, one seed, embeddings at hand: replay and a private head."""
-    asked = clients.spec("cslr-central")
-    benchmark.pedantic(clients.run, (asked, OF, PUBLIC, N_CLIENTS), rounds=1)
+    benchmark.pedantic(clients.run, (clients.spec("cslr-central"), OF, PUBLIC, N_CLIENTS), rounds=1)
     assert benchmark.stats["max"] < 60
 
 
@@ -97,8 +94,7 @@ def test_three_repairs(benchmark: BenchmarkFixture) -> None:
 
 def test_a_hundred_thousand_characters(benchmark: BenchmarkFixture) -> None:
     """Encoded in less than two seconds."""
-    bundled = plain_language.load_tokenizer("lm-tiny")
-    benchmark(bundled.encode, "A word or two, 12 of them. " * 3704)
+    benchmark(plain_language.load_tokenizer("lm-tiny").encode, "A word or two, 12 of them. " * 3704)
 
 
 def test_an_audit_at_the_end_of_a_published_run_of_pecl(benchmark: BenchmarkFixture) -> None:

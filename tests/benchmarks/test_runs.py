@@ -26,10 +26,9 @@ from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.runs.executor import WORKER, LocalExecutor
 from dpcl_core.runs.process import WarmWorker
 from dpcl_core.scenarios.stream import Examples, Task
-from tests.benchmarks.conftest import NOISE, timed
+from tests.benchmarks.conftest import NOISE, ROOT, timed
 from tests.support.waiting import python
 
-ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.usefixtures("home")
 
 
@@ -88,7 +87,6 @@ def test_memory(what: str, limit_mb: int, benchmark: BenchmarkFixture) -> None:
 # From a press of Start to the first thing to look at, with and without a process that waits.
 
 
-LIBRARIES = "dpcl_core.backbones.causal"
 LOADING_SECONDS = 12.0  # nobody presses Start so late that this would be too short
 needs_data = pytest.mark.skipif("DPCL_DATA" not in os.environ, reason="needs the folder of datasets that DPCL_DATA names")
 
@@ -105,7 +103,7 @@ def warm() -> Iterator[WarmWorker]:
     [
         pytest.param("digits-cosine", TaskLearned, (), id="digits"),
         pytest.param("permuted-mnist-lifelong", TaskLearned, (), id="permuted", marks=needs_data),
-        pytest.param("pecl-synthetic", TokensScored, (LIBRARIES,), id="texts"),
+        pytest.param("pecl-synthetic", TokensScored, ("dpcl_core.backbones.causal",), id="texts"),
     ],
 )
 def test_the_first_point_or_heatmap_comes_in_time(benchmark, store, warm, name, kind, modules):
@@ -190,6 +188,5 @@ def test_evaluation_of_so_many_examples(form: Form, n: int, benchmark: Benchmark
     """In less than a second."""
     net = nets.build(form, 10, 0)
     inputs = np.random.default_rng(0).random((n, math.prod(form.shape)), dtype=np.float32)
-    found = benchmark.pedantic(lambda: net.logits(inputs, form), rounds=3, warmup_rounds=1)
-    assert found.shape == (n, 10)
+    assert benchmark.pedantic(lambda: net.logits(inputs, form), rounds=3, warmup_rounds=1).shape == (n, 10)
     assert benchmark.stats.stats.median < NOISE

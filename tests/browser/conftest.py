@@ -33,7 +33,7 @@ PATIENCE_MS = 240_000  # of a page on a busy machine
 _HARMLESS = re.compile(r"/[a-z]+/_stcore/(health|host-config)$")
 _READY = """() => document.querySelector('[data-test-script-state="notRunning"]')
     && !document.querySelector('[data-testid="stSkeleton"]') && document.fonts.status === 'loaded'"""
-_WIDTH = "Math.max(document.documentElement.scrollWidth, document.querySelector('[data-testid=stMain]')?.scrollWidth ?? 0)"
+WIDTH = "Math.max(document.documentElement.scrollWidth, document.querySelector('[data-testid=stMain]')?.scrollWidth ?? 0)"
 _FOCUSED = """() => { const at = document.activeElement;
     return [at.tagName, at.getAttribute('aria-label') || at.closest('label')?.innerText || at.innerText || '']; }"""
 _WITHOUT_ICON = """[...document.querySelectorAll('[data-testid="stIconMaterial"]')]
@@ -97,9 +97,8 @@ def visit(browser: Browser, request: pytest.FixtureRequest) -> Iterator[Visit]:
     troubles: list[str] = []
     pages: list[Page] = []
 
-    def opened(url: str, *, width: int = 1280, dark: bool = False) -> Page:
-        scheme = "dark" if dark else "light"
-        page = new_page(browser, width, color_scheme=scheme)
+    def opened(url: str, *, width: int = 1280, height: int = 860, dark: bool = False) -> Page:
+        page = new_page(browser, width, height, color_scheme="dark" if dark else "light")
         _listen(page, "/".join(url.split("/")[:3]), troubles)
         pages.append(page)
         go(page, url)
@@ -120,9 +119,9 @@ def visit(browser: Browser, request: pytest.FixtureRequest) -> Iterator[Visit]:
     assert failed or not troubles, "\n".join(troubles)
 
 
-def new_page(browser: Browser, width: int = 1280, **options: Any) -> Page:
+def new_page(browser: Browser, width: int = 1280, height: int = 860, **options: Any) -> Page:
     """An empty page in a context of its own, which waits as long as a busy machine needs."""
-    page = browser.new_page(viewport={"width": width, "height": 860}, **options)
+    page = browser.new_page(viewport={"width": width, "height": height}, **options)
     page.set_default_timeout(PATIENCE_MS)
     return page
 
@@ -141,7 +140,7 @@ def ready(page: Page) -> None:
 
 def no_wider_than(page: Page, width: int) -> None:
     """Asserts that nothing of a page reaches out of a screen of so many pixels."""
-    assert page.evaluate(_WIDTH) <= width
+    assert page.evaluate(WIDTH) <= width
 
 
 def tab_to(page: Page, tag: str, words: str) -> None:

@@ -14,8 +14,6 @@ from tests.support import replay
 from tests.support.classroom import TEACHER
 from tests.support.tiers import quick
 
-LESSON = text.load("label")
-
 
 def predict(page: Page, step: text.Step) -> None:
     page.get_by_role("radio", name=step.choices[0]).press("Space")
@@ -30,7 +28,7 @@ def test_a_lesson_opens_on_its_task_where_the_choice_of_lessons_has_no_room_besi
 
 def test_lesson_1_by_keyboard_on_a_phone(app: App, visit: Visit) -> None:
     page = visit(f"{app.url}/lessons?l=label", width=390, dark=True)
-    first, second, third, *_ = LESSON.steps
+    first, second, third, *_ = text.load("label").steps
 
     predict(page, first)
     walk_and_press(page, "Release both")
@@ -94,8 +92,7 @@ PROJECTOR, ABOVE = 720, 72  # pixels; the menu stays in view
 
 @pytest.mark.parametrize(("lesson", "step"), quick(3, STEPS))
 def test_a_figure_and_its_explanation_share_a_projectors_screen(app: App, visit: Visit, lesson: str, step: int) -> None:
-    page = visit(f"{app.url}/lessons?l={lesson}&s={step}&hide=prediction&large=1", width=1024)
-    page.set_viewport_size({"width": 1024, "height": PROJECTOR})
+    page = visit(f"{app.url}/lessons?l={lesson}&s={step}&hide=prediction&large=1", width=1024, height=PROJECTOR)
     page.locator(".ls button.main" if lesson in text.IN_BROWSER else 'button[kind="primary"]').first.click()
     expect(page.get_by_role("heading", name="Explain", exact=True)).to_be_visible()
     expect(page.get_by_role("heading", name="Do", exact=True)).to_have_count(0)
@@ -230,7 +227,7 @@ def moved(page: Page, slider: str, key: str, picture: Locator) -> None:
     page.get_by_role("slider", name=slider).first.press(key)
     page.wait_for_function(
         "([selector, before]) => document.querySelector(selector).innerHTML !== before",
-        arg=[".picture svg", before], timeout=PATIENCE_MS,
+        arg=[".picture svg", before],
     )  # fmt: skip
     ready(page)
 
@@ -254,7 +251,7 @@ def test_a_lesson_draws_its_picture_for_its_place_and_follows_the_slider(app: Ap
     place = page.locator(".picture").first.evaluate("place => place.clientWidth")
     page.wait_for_function(
         "([place, step]) => Math.abs(document.querySelector('.picture svg').viewBox.baseVal.width - place) <= step",
-        arg=[place, STEP], timeout=PATIENCE_MS,
+        arg=[place, STEP],
     )  # fmt: skip
     ready(page)
     no_wider_than(page, width)
@@ -280,8 +277,7 @@ def test_the_nearest_point_says_its_numbers(app: App, visit: Visit) -> None:
 
 
 def test_a_run_is_matched_again_and_the_page_around_it_follows(app: App, visit: Visit) -> None:
-    run = stored_lists(app)
-    page = visit(f"{app.url}/explore?view=clients&v=1&sh=run&run={run}")
+    page = visit(f"{app.url}/explore?view=clients&v=1&sh=run&run={stored_lists(app)}")
     picture, undo = page.locator(".picture svg").first, page.get_by_role("button", name="Undo")
     picture.wait_for(timeout=PATIENCE_MS)
     ready(page)

@@ -34,15 +34,12 @@ def test_the_calculator_answers_refuses_and_answers_again(app: App, visit: Visit
 # The audit of a run as a visitor meets it: started, watched over a reload, finished.
 
 
-SPEC = replay.a_spec(epsilons=(1.0, 8.0), seeds=(0,))
-
-
 def _pill(page: Page, words: str) -> None:
     expect(page.locator(".st-key-card-audit .run-state")).to_contain_text(re.compile(words))
 
 
 def test_an_audit_is_started_survives_a_reload_and_ends_with_a_number_on_every_page(app: App, visit: Visit) -> None:
-    run_id = replay.finished(app.store(), SPEC)
+    run_id = replay.finished(app.store(), replay.a_spec(epsilons=(1.0, 8.0), seeds=(0,)))
     page = visit(f"{app.url}/train?v=1&run={run_id}")
     page.get_by_role("button", name="Audit this run").click()
     _pill(page, "Queued|Running|Finished")

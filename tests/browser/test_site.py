@@ -106,9 +106,6 @@ def test_the_keyboard_skips_the_menu(opened: Open) -> None:
 # Elements as plain files: opened without a server, they answer, and nothing is asked of anybody.
 
 
-RELOADS = 120
-
-
 def opened_file(browser: Browser, path: Path, inline: str, width: int) -> tuple[Page, list[str]]:
     """The page and, from then on, its errors and its requests for anything but itself."""
     path.write_text(f'<!doctype html><html lang="en"><meta charset="utf-8"><body>{inline}</body></html>', encoding="utf-8")
@@ -129,7 +126,7 @@ def ticked(page: Page, n_ticks: int) -> None:
     beside = page.context.new_page()
     beside.goto(page.url)
     ticks = beside.get_by_role("button", name=", done")
-    for _ in range(RELOADS):
+    for _ in range(120):
         beside.get_by_role("heading", level=2).wait_for()
         if ticks.count() == n_ticks:
             break

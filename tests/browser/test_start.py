@@ -17,7 +17,6 @@ from scripts.record_first_visit import PHONE, counted
 from tests.browser.conftest import PATIENCE_MS, App, Visit, go, no_wider_than, ready
 
 DATA = one_person.decode(element.hero_document()["digits"])  # type: ignore[arg-type]
-LEAKED = "The attacker draws the same noise, takes it away, and sees you."
 INK = """drawn => {
     const copy = new OffscreenCanvas(drawn.width, drawn.height).getContext('2d', { willReadFrequently: true });
     copy.drawImage(drawn, 0, 0);
@@ -44,7 +43,7 @@ def test_one_slider_moves_what_the_model_knows_and_what_an_attacker_can_tell(app
     slider.press("Home")
     shows(page, 0.1)
     page.get_by_role("button", name="What if the seed leaks?").press("Enter")
-    expect(page.locator(".hero .finding")).to_have_text(LEAKED)
+    expect(page.locator(".hero .finding")).to_have_text("The attacker draws the same noise, takes it away, and sees you.")
     shows(page, 0.1, is_leaked=True)
     page.get_by_role("button", name="What if the seed leaks?").press("Enter")
     slider.press("End")
@@ -75,13 +74,12 @@ TOGETHER = {
     "explore?view=words": (".tk-text", ".tk-theta"),
     "explore?view=clients": (".an-map", ".an-noise"),
 }
-SIZE = "parseFloat(getComputedStyle(document.documentElement).fontSize)"  # of letters, in pixels
-USUAL, LARGE = 15, 19
+USUAL, LARGE = 15, 19  # of letters, in pixels
 
 
 def letters_of(page: Page, size: int) -> None:
     """Waits until the page's letters have that size: a switch's new name arrives before the page's new style."""
-    page.wait_for_function(f"{SIZE} === {size}")
+    page.wait_for_function(f"parseFloat(getComputedStyle(document.documentElement).fontSize) === {size}")
 
 
 def seen(page: Page, *selectors: str) -> None:
@@ -90,8 +88,7 @@ def seen(page: Page, *selectors: str) -> None:
 
 
 def test_a_projector_shows_each_picture_with_its_slider_in_large_letters(app: App, visit: Visit) -> None:
-    page = visit(f"{app.url}/?large=1", width=1024)
-    page.set_viewport_size({"width": 1024, "height": 768})
+    page = visit(f"{app.url}/?large=1", width=1024, height=768)
     for name, together in TOGETHER.items():
         go(page, f"{app.url}/{name}{'&' if name else '?'}large=1")
         page.locator(together[0]).scroll_into_view_if_needed()
@@ -240,8 +237,7 @@ OPENED = {
 ])
 def test_pages_show_before_they_say(app: App, visit: Visit, path, width, height, most, highest) -> None:
     """Words on the first screen, and pixels of the whole page."""
-    page = visit(f"{app.url}{path}", width=width)
-    page.set_viewport_size({"width": width, "height": height})
+    page = visit(f"{app.url}{path}", width=width, height=height)
     last = {"": "Open in your browser", "/questions": questions.of_preset("paper-cslr-anchors").asked}.get(path)
     expect(page.get_by_text(last or OPENED[path[1:]]).first).to_be_attached()
     if path:  # the header's buttons come last, but for figures, which push the words below them off the screen

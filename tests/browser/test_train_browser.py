@@ -122,8 +122,7 @@ def test_after_an_action_in_the_list_all_of_runs_is_as_it_is_now(app: App, visit
 
 @pytest.mark.parametrize(("width", "height", "most"), [(1360, 850, 330), (1024, 768, 330), (390, 844, 500)])
 def test_the_curve_comes_first_on_every_screen(app: App, visit: Visit, width: int, height: int, most: int) -> None:
-    page = visit(f"{app.url}/train", width=width)
-    page.set_viewport_size({"width": width, "height": height})
+    page = visit(f"{app.url}/train", width=width, height=height)
     expect(page.locator(".st-key-card-accuracy .picture svg")).to_be_visible()
     chart = page.locator(".st-key-card-accuracy .picture").bounding_box()  # its drawing is replaced as the width changes
     assert chart["y"] < most

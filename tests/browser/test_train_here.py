@@ -346,8 +346,7 @@ def test_exercises_check_their_answers(opens: Opens) -> None:
 def test_it_can_be_read_and_pressed(opens: Opens, width: int, dark: bool) -> None:
     scheme = "dark" if dark else "light"
     page = opens(NINE, viewport={"width": width, "height": 860}, color_scheme=scheme, reduced_motion="reduce")
-    picture = page.locator(".drag .panel-accuracy svg")
-    expect(picture).to_be_in_viewport()  # before anything is loaded
+    expect(page.locator(".drag .panel-accuracy svg")).to_be_in_viewport()  # before anything is loaded
     trained(page)
     page.evaluate("document.querySelectorAll('details').forEach(each => { each.open = true; })")
     found = sorted(amiss(page)) + (page.evaluate(SMALL) if width == 390 else [])

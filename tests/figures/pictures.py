@@ -41,14 +41,14 @@ BUDGETS = [
 ]
 CLASSES = {"now": np.array([[0.9, 0.2, 0.5], [0.7, 0.4, 0.5]]), "before": np.array([[0.8, 0.3, 0.4], [0.7, 0.4, 0.5]])}
 BETTER = test_statistics._finals(rule=lambda *at: 0.5 + 0.01 * at[1])
-CURVES = statistics.p_values(test_statistics.RISING, test_statistics.FALLING)
 SEVERAL = test_statistics.table(a={1.0: [0.5, 0.6, 0.7]}, b={1.0: [0.6, 0.5, 0.72], math.inf: [0.9, 0.8, 0.85]})
 STRIPS = {"a": [np.arange(64.0)] * 2, "b": [np.arange(64.0), -np.arange(64.0)]}
+SHARE = Scale(title="share", is_share=True)
+CURVES = statistics.p_values(test_statistics.RISING, test_statistics.FALLING)
 BARS = pd.DataFrame({"name": ["none", "all"], "value": [0.5, 0.9], "half": [0.1, 0.02]})
 ALPHAS = {"all tokens": {0.0: 0.4, 0.5: 0.7, 1.0: 0.6}, "names": {0.0: 0.5, 0.5: 0.8, 1.0: 0.9}}
 LINES = pd.DataFrame({"series": [*"aabb"], "x": [1.0, 100.0] * 2, "y": [0.0, 1.0, 0.2, 0.4], "half": [0.1] * 4})
 THIRTY = [f"class {k}" for k in range(30)]
-SHARE = Scale(title="share", is_share=True)
 LONG_LIFE = accuracy(n_tasks=20, epsilons=(8.0,), rule=lambda *at: 0.9 - 0.01 * at[2])
 
 

@@ -28,7 +28,7 @@ from dpcl_core.runs import frames
 from tests.figures.making import accuracy, picture_of
 from tests.figures.pictures import PICTURES
 from tests.figures.test_builders import ENTRIES, GROUPS
-from tests.support.asserting import includes
+from tests.support.asserting import includes, refuses
 from tests.support.signatures import TOLD
 from tests.support.tiers import quick
 
@@ -344,10 +344,8 @@ def test_points_speak_where_they_are_drawn_in_the_words_of_their_template() -> N
     of = document(one, quiet, xaxis={"range": [0, 10]}, yaxis={"range": [0, 2]})
     assert of["said"] == [(100, 310, "a, first & last\n1 of 0: 0.3"), (400, 160, "<c>, first & last\n2 of 5: 0.5")]
     assert circles(ElementTree.fromstring(of["svg"])) == [point[:2] for point in of["said"]]
-    with pytest.raises(KeyError):
-        document(go.Scatter(x=[1], y=[1], mode="lines", hovertemplate="%{marker.size}"))
-    with pytest.raises(ValueError, match="not in"):
-        document(go.Pie(values=[1]))
+    refuses("", document, go.Scatter(x=[1], y=[1], mode="lines", hovertemplate="%{marker.size}"), error=KeyError)
+    refuses("not in", document, go.Pie(values=[1]), error=ValueError)
 
 
 def test_letters_of_a_presenter_are_larger_for_the_same_place() -> None:

@@ -84,7 +84,8 @@ def idle(monkeypatch: pytest.MonkeyPatch) -> None:
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty home with no store yet; the app's caches are emptied with it."""
     monkeypatch.setenv("DPCL_HOME", str(tmp_path))
-    monkeypatch.delenv("DPCL_STORE", raising=False)
+    for name in ("DPCL_STORE", "DPCL_DATA"):
+        monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     st.cache_resource.clear()
     st.cache_data.clear()
@@ -137,10 +138,15 @@ def address(page: AppTest) -> dict[str, str]:
     return {key: text if isinstance(text, str) else text[0] for key, text in dict(page.query_params).items()}
 
 
+def turned(page: AppTest, control: str, value: object = True) -> AppTest:
+    """The page after a press for which AppTest has no hands: something unfolded, another tab, a choice of a control."""
+    page.session_state[control] = value
+    return page.run()
+
+
 def unfolded(page: AppTest, name: str, *, is_open: bool = True) -> AppTest:
     """Train with one of its folds ("advanced", "more" or "tune") opened or closed."""
-    page.session_state[f"train-{name}-{page.session_state['view:train'].epoch}"] = is_open
-    return page.run()
+    return turned(page, f"train-{name}-{page.session_state['view:train'].epoch}", is_open)
 
 
 def words(page: AppTest) -> str:

@@ -20,7 +20,7 @@ from dpcl_core.runs.store import Store
 from dpcl_core.scenarios.catalog import IBlurry
 from dpcl_core.spec import LabelSetting
 from pages.parts import state
-from tests.pages.conftest import Open, Patch, drawings, press, words
+from tests.pages.conftest import Open, Patch, drawings, press, turned, words
 from tests.support import replay
 from tests.support.asserting import includes, raising
 
@@ -29,8 +29,8 @@ def test_first_visit_shows_the_digits_with_their_promise(open_page: Open) -> Non
     page = open_page("explore", view="playground")
     includes(words(page), "After 5 tasks: 90.0 % without noise, ", TEACHING)
     assert "Whatever is published" not in words(page), "a statement opens when it is asked for"
-    page.session_state["play-promise"] = True
-    includes(words(page.run()), "at most 2.72 times likelier because of any", "For teaching only: a recorded noise seed")
+    said = words(turned(page, "play-promise"))
+    includes(said, "at most 2.72 times likelier because of any", "For teaching only: a recorded noise seed")
     assert len(drawings(page)) == 1  # the other tabs draw when they are opened
 
 

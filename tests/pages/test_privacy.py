@@ -24,7 +24,7 @@ from dpcl_core.runs.store import Store
 from dpcl_core.spec import Cell
 from pages import runs as runs_page
 from pages.parts import claim_calculator, comparison, status_line
-from tests.pages.conftest import Open, Patch, press, told, words
+from tests.pages.conftest import Open, Patch, press, told, turned, words
 from tests.support import replay
 from tests.support.asserting import excludes, includes
 from tests.support.planned import charged, plan_of
@@ -34,9 +34,8 @@ from tests.support.tiers import quick
 @pytest.mark.parametrize("view", [("privacy", {}), ("explore", {"view": "playground"})], ids=["privacy", "playground"])
 def test_of_runs_with_one_name_the_linked_one_is_shown(open_page: Open, store: Store, view) -> None:
     name, query = view
-    for run_id in {replay.finished(store, replay.a_spec(epsilons=(one,))): one for one in (1.0, 8.0)}:
-        page = open_page(name, run=run_id, **query)
-        assert page.run().query_params["run"] == run_id
+    for run_id in [replay.finished(store, replay.a_spec(epsilons=(one,))) for one in (1.0, 8.0)]:
+        assert open_page(name, run=run_id, **query).run().query_params["run"] == run_id
 
 
 @pytest.mark.parametrize(("query", "said"), [
@@ -60,9 +59,7 @@ def test_of_runs_with_one_name_the_linked_one_is_shown(open_page: Open, store: S
     ({"k": "10", "ke": "1", "kp": "5"}, ["fresh 7.07, square root 6.91, fitted 6.46"]),
 ])  # fmt: skip
 def test_what_the_example_promises_and_costs_is_in_numbers(open_page: Open, query: dict[str, str], said: list[str]) -> None:
-    page = open_page("privacy", **query)
-    page.session_state["own-cost-was-open"] = True  # a press
-    shown = words(page.run())
+    shown = words(turned(open_page("privacy", **query), "own-cost-was-open"))
     includes(shown, *said)
     assert ("Ledger: by task" in shown) == ("e" not in query or query["e"] == "1")
 

@@ -21,7 +21,7 @@ from dpcl_core.runs.run import Run, Status
 from dpcl_core.runs.store import Store
 from pages.parts import run_panel, status_line, train_form
 from tests.data.making import write_pair
-from tests.pages.conftest import Open, Patch, address, box, charts, labels, press, unfolded, words
+from tests.pages.conftest import Open, Patch, address, box, charts, labels, press, turned, unfolded, words
 from tests.support import replay, texts
 from tests.support.asserting import excludes, includes
 
@@ -341,8 +341,7 @@ def test_another_rule_redraws_curves_and_matrix_from_what_was_said(status: Statu
     assert "costs no privacy" in switch.help
     assert list(switch.options) == ["ArgMax", "Median", "Entropy"]
     before, was = ends(page), corner(page)
-    page.session_state[switch.key] = "entropy"  # a press; AppTest has no hands for this control
-    page = page.run()
+    page = turned(page, switch.key, "entropy")
     assert (ends(page), corner(page)) == (pytest.approx([end - 20 for end in before]), pytest.approx(was - 20))
     if status == "finished":
         assert page.query_params["ru"] == "entropy"

@@ -19,7 +19,7 @@ from dpcl_core.scenarios.catalog import Blurry
 from dpcl_core.spec import RunSpec
 from pages.parts import start_box, train_form
 from tests.data.making import write_pair
-from tests.pages.conftest import Open, Patch, address, box, labels, press, unfolded, words
+from tests.pages.conftest import Open, Patch, address, box, labels, press, turned, unfolded, words
 from tests.support import replay, tuned
 
 _EPOCHS = {"m": "agem", "e": "inf", "p.variant": "heterogeneous"}
@@ -216,9 +216,8 @@ def test_a_link_to_a_run_may_say_more_and_a_tracker_alone_is_no_link(open_page: 
     ({"e": "8"}, ""),
 ])  # fmt: skip
 def test_a_budget_that_no_model_survives_is_told_before_the_start(open_page: Open, query: dict[str, str], said: str) -> None:
-    page = open_page("train", v="1", **query)
-    page.session_state["noise-warning"] = True  # a popover is drawn when it is opened
-    shown = words(page.run())
+    page = turned(open_page("train", v="1", **query), "noise-warning")  # a popover is drawn when it is opened
+    shown = words(page)
     assert said in shown
     assert ("longest signal" in shown) is (query["e"] == "0.1,8")
     assert not page.button(key="start").disabled

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from dpcl_core import checks, engine, presets
-from dpcl_core.data.card import Kind
 from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished, TaskLearned, of_kind
 from dpcl_core.papers import catalog, claims, measured, other_data
@@ -49,8 +48,7 @@ def test_every_run_is_carried_out_and_set_beside_what_was_published(capsys: pyte
 
 
 def test_text_names_published_and_ours(capsys: pytest.CaptureFixture[str]) -> None:
-    few = [*TINY, "--set", "seeds=[0]"]
-    status, out, err = called(*LABELS, *few, capsys=capsys)
+    status, out, err = called(*LABELS, *TINY, "--set", "seeds=[0]", capsys=capsys)
     assert status == 0
     includes(out, "plots alone", "cannot tell: A public list per task helps the cosine classifier at a small ε, ε = 1")
     assert "run " in err
@@ -120,11 +118,7 @@ def test_small_forms_finish_every_model(experiment: Experiment) -> None:
 # A paper's experiment on other data: how its runs move, which claims are told to hold there, and what is refused.
 
 
-SMALL = ["--set", "seeds=[0, 1, 2]", "--set", "data.backbone=pixels"]
-
-
 OWN = "own:mine"
-VECTORS: tuple[Kind, str] = ("embedding", ".npz")
 
 
 @pytest.mark.parametrize(("preset", "on", "expected"), [
@@ -204,8 +198,8 @@ def test_records_are_of_data_that_no_preset_of_the_family_uses_and_agree_with_th
 
 def test_a_terminal_says_which_claims_hold(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     file = tmp_path / "there.json"
-    asked = ["reproduce", "paper-label-spaces", "--on", "digits", *SMALL, "--set", "data.train_per_class=20"]
-    asked += ["--set", "privacy.epsilons=[1.0, inf]"]
+    sets = ("data.backbone=pixels", "data.train_per_class=20", "seeds=[0, 1, 2]", "privacy.epsilons=[1.0, inf]")
+    asked = ["reproduce", "paper-label-spaces", "--on", "digits", *(word for one in sets for word in ("--set", one))]
     out = printed(capsys, *asked, "--set", "params.epochs=1")  # the cosine classifier has no such setting
     includes(out, "Left out: cosine: params.epochs = 1", "undecided")
     told = document_of(capsys, *asked, "--record", str(file))
@@ -224,7 +218,7 @@ def test_own_data_are_planned_by_public_facts_without_runs_that_protect_nobody(
     experiment = other_data.of_experiment("paper-label-spaces")[1]
     found = []
     for change in (Change(), TOGETHER):
-        lies(VECTORS, change, tmp_path, monkeypatch)
+        lies(("embedding", ".npz"), change, tmp_path, monkeypatch)
         specs, refused = other_data.planned(experiment, "small", OWN)
         found.append((specs, refused))
         assert {spec.privacy.epsilons for spec in specs.values()} == {(1.0, 8.0)}

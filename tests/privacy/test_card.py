@@ -24,7 +24,6 @@ from tests.support.tiers import quick
 
 SPEC = checks.parse({"privacy": {"epsilons": [1.0, "inf"]}, "seeds": [0], "labels": "dp-learned"})
 SIGMA = gaussian.sigma(1.0, 1e-5)
-ROOT = Path(__file__).parents[2]
 Change = Callable[[dict[str, Any]], object]
 Books = dict[Cell, Ledger]
 
@@ -231,7 +230,7 @@ def example() -> dict[str, Any]:
 
 
 def test_the_documents_example_is_a_card_that_matches_and_adds_up_by_hand() -> None:
-    document = (ROOT / "docs/privacy_card.md").read_text(encoding="utf-8")
+    document = (Path(__file__).parents[2] / "docs/privacy_card.md").read_text(encoding="utf-8")
     (said,) = re.findall(r"```json\n(.*?)```", document, re.DOTALL)
     found, made = json.loads(said), json.loads(json.dumps(example()))
     assert _without_numbers(found) == _without_numbers(made)

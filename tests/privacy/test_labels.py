@@ -69,11 +69,10 @@ def test_public_settings_cost_nothing_and_do_not_look_at_the_data_and_others_lea
 
 
 DELTA = 1e-5
-N_COUNTS = 51
 BUDGETS = [(0.1, 5e-6), (0.8, 1e-6), (1.0, 1e-2), (3.0, 0.2), (20.0, 1e-9)]
 
 
-def exactly(epsilon: float, delta: float, largest: int = N_COUNTS - 1) -> list[Fraction]:
+def exactly(epsilon: float, delta: float, largest: int = 50) -> list[Fraction]:
     return [Fraction(chance, ONE) for chance in chances(epsilon, delta, largest)]
 
 

@@ -166,8 +166,7 @@ def test_one_clean_way_out_leaves_the_other_its_number_and_the_total_none() -> N
 
 def test_each_way_out_composes_as_the_ledger_does() -> None:
     """Disjoint people: the worst task counts, for each way alone as for all."""
-    ledger = charged(*[RELEASE] * 3, channels={REPLAY: RELEASE})
-    assert ledger.by_channel() == {REPLAY: pytest.approx(1.0, rel=2e-5)}
+    assert charged(*[RELEASE] * 3, channels={REPLAY: RELEASE}).by_channel() == {REPLAY: pytest.approx(1.0, rel=2e-5)}
     assert charged(*[RELEASE] * 3, recurrence="every").by_channel() == {}, "one way out is not told apart"
 
 

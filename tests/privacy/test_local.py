@@ -9,13 +9,13 @@ import pytest
 from mpmath import mp
 from scipy import integrate, stats
 
-from dpcl_core.errors import BadInput
 from dpcl_core.privacy import accounting, gaussian, text_mechanisms
 from dpcl_core.privacy.accounting import Pld
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import Noise, ReleaseNoise, SeededNoise
 from dpcl_core.privacy.text_mechanisms import Randomiser, clipped, noisy_embeddings, noisy_labels, noisy_records
 from dpcl_core.spec import Cell, Recurrence
+from tests.support.asserting import refuses
 
 DELTA = 1e-5
 SPACE = (0, 1, 2, 3, 4)
@@ -171,12 +171,11 @@ def test_copies_get_as_much_of_the_budget_as_their_sum_allows(epsilon: float, n_
 
 def test_whether_a_record_or_a_text_is_there_is_not_hidden_and_never_said_to_be() -> None:
     added = Ledger(DELTA, "add-remove", "once")
-    with pytest.raises(BadInput, match=r"privacy\.adjacency = add-remove: must be replace"):
-        noisy_records(*NOBODY, SPACE, Randomiser(1, 1.0, 1.0), ReleaseNoise(), added, task=0)
-    with pytest.raises(BadInput, match="must be replace where every token leaves a noisy vector"):
-        noisy_embeddings(TABLE, np.zeros((1, 1), dtype=int), 1.0, 1.0, ReleaseNoise(), added, task=0)
-    with pytest.raises(accounting.Unaccountable):
-        accounting.Pld().epsilon([accounting.LocalDpEvent(1.0)], DELTA, "add-remove")
+    copied = *NOBODY, SPACE, Randomiser(1, 1.0, 1.0), ReleaseNoise(), added
+    refuses(r"privacy\.adjacency = add-remove: must be replace", noisy_records, *copied, task=0)
+    at_once = TABLE, np.zeros((1, 1), dtype=int), 1.0, 1.0, ReleaseNoise(), added
+    refuses("must be replace where every token leaves a noisy vector", noisy_embeddings, *at_once, task=0)
+    refuses("", Pld().epsilon, [accounting.LocalDpEvent(1.0)], DELTA, "add-remove", error=accounting.Unaccountable)
 
 
 def test_labels_alone_are_answered_as_with_a_record_and_cost_their_epsilon() -> None:
@@ -364,9 +363,7 @@ def test_true_epsilon_is_monotone_and_the_same_for_many() -> None:
 @pytest.mark.parametrize(("budget", "plain", "remark", "once", "thrice", "with_2c"), [
     (1, 64, 106.1, 18.3, 37.8, 7.9), (5, 320, 530, 184.9, 465, 63.6), (10, 640, 1060, 598.5, 1615, 184.9),
 ])  # fmt: skip
-def test_a_text_of_64_tokens(
-    budget: float, plain: float, remark: float, once: float, thrice: float, with_2c: float
-) -> None:
+def test_a_text_of_64_tokens(budget: float, plain: float, remark: float, once: float, thrice: float, with_2c: float) -> None:
     ratio = text_mechanisms.printed_ratio(budget, TEXT_DELTA)
     assert sum([budget] * 64) == plain
     assert text_mechanisms.remark_1([budget] * 64, TEXT_DELTA) == pytest.approx(remark, rel=1e-3)

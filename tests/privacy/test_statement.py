@@ -188,9 +188,7 @@ def test_small_data_and_large_epsilon_get_their_notes() -> None:
     assert not any("odds protect little" in text for text in made(1.0).caveats)
 
 
-@pytest.mark.parametrize(
-    ("epsilon", "percent"), [(0.1, 52.5), (0.5, 62.2), (1, 73.1), (2, 88.1), (4, 98.2), (8, 99.97)]
-)
+@pytest.mark.parametrize(("epsilon", "percent"), [(0.1, 52.5), (0.5, 62.2), (1, 73.1), (2, 88.1), (4, 98.2), (8, 99.97)])
 def test_worst_case_odds(epsilon: float, percent: float) -> None:
     assert 100 * odds_bound(epsilon, 0) == pytest.approx(percent, abs=0.05)
     assert odds_bound(epsilon, 1e-3) > odds_bound(epsilon, 0)

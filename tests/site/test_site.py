@@ -35,7 +35,6 @@ from tests.support.waiting import python
 PAPERS = tuple(paper.link for paper in catalog.PAPERS.values())
 SECTIONS = ("questions", "lessons", "install", "papers")
 ROOT = Path(__file__).resolve().parents[2]
-MOST_BYTES = 1_500_000
 PANELS = ("accuracy", "matrix", "classes")
 EXPLORABLES: dict[str, tuple[element.Element, object]] = {
     "index.html": (element.HERO, element.hero_document()),
@@ -145,7 +144,7 @@ def test_a_card_counts_the_claims_of_its_question(texts: dict[str, str]) -> None
 
 def test_nothing_is_loaded_and_no_page_is_large(built: Path, texts: dict[str, str]) -> None:
     for name, text in texts.items():
-        assert (built / name).stat().st_size <= MOST_BYTES, name
+        assert (built / name).stat().st_size <= 1_500_000, name
         assert set(Reader(text).loads) == {"data:,"}, name
         style = "".join(re.findall(r"<style>(.*?)</style>", text, re.DOTALL))
         assert not re.search(r"@import|@font-face|url\(\s*['\"]?(?!#|data:)", style), name
