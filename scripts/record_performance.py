@@ -98,7 +98,6 @@ ROWS: Mapping[str, Row] = {
     "test_one_accounting_of_dp_sgd": Row("one accounting of DP-SGD, 400 steps"),
     "test_ten_strengths_of_shared_noise": Row("lesson on shared noise: ten strengths", 1.0),
     "test_three_repairs": Row("lesson on repairs: three runs", 2.0),
-    "test_a_game_of_2000_rounds_a_side": Row("lesson on label lists: a game of 2,000 rounds a side", 1.0),
     "test_an_audit_at_the_end_of_a_published_run_of_pecl": Row("audit at the end of a run of PeCL as printed", 0.7),
     "test_an_audit_at_the_end_of_a_run_of_l2dp_ml": Row("audit at the end of a run of L2DP-ML", 0.7),
     "test_a_hundred_thousand_characters": Row("100,000 characters as tokens", 2.0),

@@ -19,6 +19,14 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
+def store(home: Path) -> object:
+    """The default store of that home."""
+    from dpcl_core.runs.store import Store  # tests of rooms without a store do without its library
+
+    return Store()
+
+
+@pytest.fixture
 def data_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty `DPCL_DATA`; the home is empty too, and the hub out of reach."""
     folder = tmp_path / "data"

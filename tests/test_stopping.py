@@ -35,11 +35,6 @@ SLEEPING = ["method=sleeping", "data.dataset=digits", "data.backbone=pixels", "s
 QUICK = ["run", "--preset", "digits-cosine", "--set", "privacy.epsilons=[1.0]", "--set", "seeds=[0]"]
 
 
-@pytest.fixture
-def store(home: Path) -> Store:
-    return Store()
-
-
 def command(seconds: float) -> list[str]:
     sets = [word for one in (*SLEEPING, f"params.seconds={seconds}") for word in ("--set", one)]
     return [sys.executable, "-m", "dpcl_core", "run", *sets]

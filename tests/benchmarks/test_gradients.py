@@ -11,16 +11,15 @@ import pytest
 import torch
 from pytest_benchmark.fixture import BenchmarkFixture
 from threadpoolctl import threadpool_limits
-from torch import Tensor
 from torch.func import functional_call, grad, vmap
 from torch.nn import functional
+from torch.nn.utils.rnn import pad_sequence
 
 from dpcl_core.backbones import adaptable
 from dpcl_core.data.dataset import Form
 from dpcl_core.methods.common.dpsgd import Schedule
 from dpcl_core.methods.common.per_example_gradients import Gradients
 from dpcl_core.methods.features import adapters, linear_heads
-from dpcl_core.methods.features.adapters import Adapted, Kind
 from dpcl_core.methods.lifelong import nets
 from dpcl_core.privacy.noise import Batches, ReleaseNoise
 from dpcl_core.scenarios.stream import Examples
@@ -54,47 +53,44 @@ class Race:
             net.head.weight.normal_(0, 0.1, generator=torch.Generator().manual_seed(1))
         return net
 
-    def ours(self, clip: float = CLIP) -> Callable[[], list[Tensor]]:
+    def ours(self, clip: float = CLIP) -> Callable[[], list[torch.Tensor]]:
         gradients, columns = Gradients(self._net(), clip), torch.arange(N_CLASSES)
         return lambda: gradients.of(self._x, self._targets, columns)
 
-    def no_privacy(self) -> Callable[[], list[Tensor]]:
+    def no_privacy(self) -> Callable[[], list[torch.Tensor]]:
         return self.ours(math.inf)
 
-    def _losses(self, model: Any) -> Tensor:
+    def _losses(self, model: Any) -> torch.Tensor:
         return functional.cross_entropy(model(self._x), self._targets, reduction="none")
 
-    def hooks(self) -> Callable[[], list[Tensor]]:
+    def hooks(self) -> Callable[[], list[torch.Tensor]]:
         net = self._net()
         return by_hooks(net, list(net.parameters()), self._losses, CLIP)
 
-    def ghost(self) -> Callable[[], list[Tensor]]:
+    def ghost(self) -> Callable[[], list[torch.Tensor]]:
         net = self._net()
         return by_ghost(net, list(net.parameters()), self._losses, CLIP)
 
-    def functorch(self) -> Callable[[], list[Tensor]]:
+    def functorch(self) -> Callable[[], list[torch.Tensor]]:
         net = self._net()
         weights = dict(net.named_parameters())
 
-        def loss(given: Mapping[str, Tensor], x: Tensor, target: Tensor) -> Tensor:
+        def loss(given: Mapping[str, torch.Tensor], x: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
             return functional.cross_entropy(functional_call(net, dict(given), (x[None],)), target[None])
 
         each = vmap(grad(loss), in_dims=(None, 0, 0))
 
-        def way() -> list[Tensor]:
+        def way() -> list[torch.Tensor]:
             found = each(weights, self._x, self._targets)
             return clipped([found[name] for name in weights], CLIP)
 
         return way
 
 
-WAYS = ("ours", "no_privacy", "hooks", "ghost", "functorch")
-
-
 @pytest.mark.parametrize("kind", FORMS)
 def test_ours_is_the_fastest_way_to_the_same_sums(benchmark: BenchmarkFixture, kind: str) -> None:
     race = Race(kind)
-    ways = {name: getattr(race, name)() for name in WAYS}
+    ways = {name: getattr(race, name)() for name in ("ours", "no_privacy", "hooks", "ghost", "functorch")}
     expected = torch.cat([part.reshape(-1) for part in ways["ours"]()])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -123,14 +119,14 @@ def pictures() -> tuple[np.ndarray, np.ndarray]:
     return drawn, generator.integers(0, N_LABELS, N_PICTURES)
 
 
-def prepared(backbone: str, kind: Kind) -> tuple[Adapted, torch.optim.Optimizer]:
+def prepared(backbone: str, kind: adapters.Kind) -> tuple[adapters.Adapted, torch.optim.Optimizer]:
     module = adapters.fresh(adaptable.load(backbone), kind, 4, range(N_LABELS), N_LABELS, 0).module()
     for part in module.modules():
         part.training = any(parameter.requires_grad for parameter in part.parameters(recurse=False))
     return module, torch.optim.Adam((parameter for _, parameter in module.trainable()), lr=1e-3)
 
 
-def our_step(backbone: str, kind: Kind, clip_norm: float = 1.0) -> Way:
+def our_step(backbone: str, kind: adapters.Kind, clip_norm: float = 1.0) -> Way:
     """A step as `adapters.train_together` takes it; without clipping, and then without noise, it is the one of eps = inf."""
     start = adapters.fresh(adaptable.load(backbone), kind, 4, range(N_LABELS), N_LABELS, 0)
     one = adapters.Training(start, *pictures(), 0.0 if math.isinf(clip_norm) else 1.0, Batches(1.0, None), ReleaseNoise())
@@ -138,7 +134,7 @@ def our_step(backbone: str, kind: Kind, clip_norm: float = 1.0) -> Way:
     return lambda: next(steps)
 
 
-def their_step(backbone: str, kind: Kind, *, is_ghost: bool) -> Way:
+def their_step(backbone: str, kind: adapters.Kind, *, is_ghost: bool) -> Way:
     step = opacus_step(*prepared(backbone, kind), N_PICTURES, is_ghost=is_ghost)
     drawn, labels = map(torch.from_numpy, pictures())
     return lambda: step(drawn, labels)
@@ -153,7 +149,7 @@ def their_step(backbone: str, kind: Kind, *, is_ghost: bool) -> Way:
         ("convnext-cifar100", "lora", False),  # Opacus' norms without gradients know no Linear layer on a map of cells
     ],
 )
-def test_pictures_a_second(benchmark: BenchmarkFixture, backbone: str, kind: Kind, has_ghost: bool) -> None:
+def test_pictures_a_second(benchmark: BenchmarkFixture, backbone: str, kind: adapters.Kind, has_ghost: bool) -> None:
     """As fast as Opacus' own loop, faster than ghost clipping; what privacy costs beside training without it is told."""
     ways = {"ours": our_step(backbone, kind), "no privacy": our_step(backbone, kind, math.inf)}
     ways["opacus"] = their_step(backbone, kind, is_ghost=False)
@@ -170,11 +166,6 @@ def test_pictures_a_second(benchmark: BenchmarkFixture, backbone: str, kind: Kin
 
 
 N_EXAMPLES, SIZE, N_SEEDS = 2000, 192, 5
-def task_of(n_classes: int) -> Examples:
-    """Features of no meaning: only the work counts here."""
-    generator = np.random.default_rng(0)
-    features = generator.standard_normal((N_EXAMPLES, SIZE), dtype=np.float32)
-    return Examples(features, generator.integers(0, n_classes, N_EXAMPLES))
 
 
 SIGMAS, RATE, LEARNING_RATE = (2.0, 0.9, 0.7), 0.1, 0.003
@@ -195,9 +186,6 @@ def our_steps(train: Examples, n_classes: int) -> None:
 
 def batched_steps(train: Examples, n_classes: int) -> None:
     """All cells at once in closed form; a seed's budgets share its batches, as ours do. Sums round, noise is torch's own."""
-    import torch
-    from torch.nn.utils.rnn import pad_sequence
-
     n, sigmas = len(train), torch.tensor(SIGMAS)[None, :, None, None]
     rows = torch.zeros(n + 1, SIZE + 1)  # the last one fills up short batches
     rows[:n] = torch.cat([torch.from_numpy(train.inputs), torch.ones(n, 1)], dim=1)
@@ -221,8 +209,6 @@ def batched_steps(train: Examples, n_classes: int) -> None:
 
 def opacus_steps(train: Examples, n_classes: int, *, is_ghost: bool) -> None:
     """Cell after cell of one seed, each batch at once, by hooks or by ghost clipping."""
-    import torch
-
     inputs, targets = torch.from_numpy(train.inputs), torch.from_numpy(train.labels)
     for sigma in SIGMAS:
         model = torch.nn.Linear(SIZE, n_classes)
@@ -235,9 +221,9 @@ def opacus_steps(train: Examples, n_classes: int, *, is_ghost: bool) -> None:
 
 @pytest.mark.parametrize("n_classes", [10, 100])
 def test_steps_beside_three_rivals(benchmark: BenchmarkFixture, n_classes: int) -> None:
-    torch = pytest.importorskip("torch")
-    torch.set_num_threads(1)
-    train = task_of(n_classes)
+    generator = np.random.default_rng(0)  # features of no meaning: only the work counts here
+    features = generator.standard_normal((N_EXAMPLES, SIZE), dtype=np.float32)
+    train = Examples(features, generator.integers(0, n_classes, N_EXAMPLES))
     ways: dict[str, Callable[[], None]] = {
         "ours": lambda: our_steps(train, n_classes),
         "batched torch": lambda: batched_steps(train, n_classes),

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 import torch
 from pytest_benchmark.fixture import BenchmarkFixture
-from torch import nn
 
 from dpcl_core import engine, presets
 from dpcl_core.backbones import catalog, extractor, timm_models
@@ -36,13 +35,13 @@ def _needs(network: str, *, data: bool = False) -> pytest.MarkDecorator:
 def test_channels_last_against_the_plain_layout(benchmark: BenchmarkFixture) -> None:
     """One after the other, in pairs, on the same folded network: medians of five."""
     plain = copy.deepcopy(timm_models.frozen(catalog.card("lite0")))
-    plain.classifier = nn.Identity()
+    plain.classifier = torch.nn.Identity()
     timm_models.folded(plain)
     last = copy.deepcopy(plain).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     pictures = torch.rand((N_PICTURES, 3, SIDE, SIDE), generator=torch.Generator().manual_seed(0))
     without = list[float]()
 
-    def read(network: nn.Module, memory: torch.memory_format) -> float:
+    def read(network: torch.nn.Module, memory: torch.memory_format) -> float:
         given, started = pictures.contiguous(memory_format=memory), time.perf_counter()
         with torch.inference_mode():
             network(given)
@@ -67,7 +66,6 @@ def test_photographs_from_a_cold_cache(benchmark, tmp_path, monkeypatch):
         return next(event for event in engine.run(spec) if isinstance(event, TaskLearned))
 
     benchmark.pedantic(first_point, rounds=1)
-    assert benchmark.stats.stats.median < 30 * NOISE
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +89,6 @@ def texts() -> list[str]:
 def test_a_text_read_by_smollm2(benchmark: BenchmarkFixture, reader: TokenReader, texts: list[str]) -> None:
     scored = benchmark.pedantic(lambda: reader.scored(Texts([texts[0][:LETTERS]]), [""]), rounds=5, warmup_rounds=1)
     assert 60 <= len(scored[0].tokens) <= 90
-    assert benchmark.stats.stats.median < 0.5 * NOISE
 
 
 @_needs("smollm2", data=True)
@@ -100,7 +97,6 @@ def test_forty_texts_read_by_smollm2(benchmark: BenchmarkFixture, reader: TokenR
     cut = [text[:LETTERS] for text in texts]
     benchmark.pedantic(lambda: reader.scored(Texts(cut), [""] * len(cut), (), heard.append), rounds=3)
     assert len(set(heard)) > 1, "progress is told on the way"
-    assert benchmark.stats.stats.median < 6 * NOISE
 
 
 @_needs("smollm2", data=True)
@@ -110,7 +106,6 @@ def test_a_run_that_reads(benchmark, tmp_path_factory, monkeypatch, cache):
     monkeypatch.setenv("DPCL_HOME", str(tmp_path_factory.getbasetemp() / "home-that-reads"))
     spec = replace(presets.load("pecl-reading"), seeds=(0,))
     benchmark.pedantic(lambda: list(engine.run(spec)), rounds=1)
-    assert benchmark.stats.stats.median < {"cold": 180, "warm": 60}[cache] * NOISE
 
 
 # Encoding texts: paid once for each text, and next to nothing ever after.

@@ -15,6 +15,7 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Page, Request, Response, expect, sync_playwright
@@ -32,6 +33,7 @@ PATIENCE_MS = 240_000  # of a page on a busy machine
 _HARMLESS = re.compile(r"/[a-z]+/_stcore/(health|host-config)$")
 _READY = """() => document.querySelector('[data-test-script-state="notRunning"]')
     && !document.querySelector('[data-testid="stSkeleton"]') && document.fonts.status === 'loaded'"""
+WIDTH = "Math.max(document.documentElement.scrollWidth, document.querySelector('[data-testid=stMain]')?.scrollWidth ?? 0)"
 _FOCUSED = """() => { const at = document.activeElement;
     return [at.tagName, at.getAttribute('aria-label') || at.closest('label')?.innerText || at.innerText || '']; }"""
 _WITHOUT_ICON = """[...document.querySelectorAll('[data-testid="stIconMaterial"]')]
@@ -95,14 +97,11 @@ def visit(browser: Browser, request: pytest.FixtureRequest) -> Iterator[Visit]:
     troubles: list[str] = []
     pages: list[Page] = []
 
-    def opened(url: str, *, width: int = 1280, dark: bool = False) -> Page:
-        scheme = "dark" if dark else "light"
-        page = browser.new_page(viewport={"width": width, "height": 860}, color_scheme=scheme)
-        page.set_default_timeout(PATIENCE_MS)
+    def opened(url: str, *, width: int = 1280, height: int = 860, dark: bool = False) -> Page:
+        page = new_page(browser, width, height, color_scheme="dark" if dark else "light")
         _listen(page, "/".join(url.split("/")[:3]), troubles)
         pages.append(page)
-        page.goto(url)
-        ready(page)
+        go(page, url)
         return page
 
     yield opened
@@ -120,10 +119,28 @@ def visit(browser: Browser, request: pytest.FixtureRequest) -> Iterator[Visit]:
     assert failed or not troubles, "\n".join(troubles)
 
 
+def new_page(browser: Browser, width: int = 1280, height: int = 860, **options: Any) -> Page:
+    """An empty page in a context of its own, which waits as long as a busy machine needs."""
+    page = browser.new_page(viewport={"width": width, "height": height}, **options)
+    page.set_default_timeout(PATIENCE_MS)
+    return page
+
+
+def go(page: Page, url: str) -> None:
+    """Opens an address and waits until its page is drawn."""
+    page.goto(url)
+    ready(page)
+
+
 def ready(page: Page) -> None:
     """Waits until the page's script has run, nothing is a placeholder any more and the fonts are there."""
     page.wait_for_selector("h1")
     page.wait_for_function(_READY)
+
+
+def no_wider_than(page: Page, width: int) -> None:
+    """Asserts that nothing of a page reaches out of a screen of so many pixels."""
+    assert page.evaluate(WIDTH) <= width
 
 
 def tab_to(page: Page, tag: str, words: str) -> None:
@@ -136,6 +153,19 @@ def tab_to(page: Page, tag: str, words: str) -> None:
         if at == tag and said.strip().startswith(words):
             return
     raise AssertionError(f"{words!r} cannot be reached by the Tab key")
+
+
+def walk_and_press(page: Page, words: str) -> None:
+    """Presses a button that begins with these words by the keyboard alone."""
+    tab_to(page, "BUTTON", words)
+    page.keyboard.press("Enter")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks all that stands in this folder."""
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.browser)
 
 
 @pytest.hookimpl(hookwrapper=True)

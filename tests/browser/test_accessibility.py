@@ -9,11 +9,10 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 
 from app import PAGES, UNLISTED
-from tests.browser.conftest import PATIENCE_MS, App, Visit, ready
+from tests.browser.conftest import PATIENCE_MS, WIDTH, App, Visit, ready
 from tests.support import replay
 from tests.support.tiers import quick
 
-pytestmark = pytest.mark.browser
 DRAWN_TEXT = Path(__file__).with_name("drawn_text.js").read_text(encoding="utf-8").partition("\n")[2]
 AXE = Axe()
 OPTIONS = {"resultTypes": ["violations"], "rules": {"target-size": {"enabled": True}}}  # of WCAG 2.2, off by default
@@ -44,7 +43,6 @@ SMALL = """() => {
 }"""
 REDRAWN = ":is([data-stale=true], [data-testid=stExpander] summary, [data-testid=stTab])"  # is pale for a moment
 SCROLLED = "(document.querySelector('[data-testid=stMain]') ?? document.scrollingElement)"
-WIDTH = "Math.max(document.documentElement.scrollWidth, document.querySelector('[data-testid=stMain]').scrollWidth)"
 
 # Every page of the app, and what else has a face of its own; {0} and {1} are finished runs.
 PLACES = [
@@ -73,8 +71,7 @@ def screens(app: App, browser: Browser) -> Iterator[Screens]:
     for page in (wide, phone):
         page.set_default_timeout(PATIENCE_MS)
         page.emulate_media(reduced_motion="reduce")  # nothing fades while it is looked at
-    specs = replay.a_spec(), replay.a_spec(labels="prior")
-    first, second = (replay.finished(app.store(), spec) for spec in specs)
+    first, second = (replay.finished(app.store(), replay.a_spec(labels=labels)) for labels in ("prior-const", "prior"))
     yield Screens(wide, phone, (first, second))
     wide.close()
     phone.close()

@@ -9,25 +9,15 @@ from playwright.sync_api import Browser, Locator, Page, Route, expect
 from dpcl_core.lessons import text
 from dpcl_core.runs.rooms import Rooms, digest
 from tests.benchmarks.test_sliders import stored_lists
-from tests.browser.conftest import PATIENCE_MS, App, Visit, ready, tab_to
+from tests.browser.conftest import PATIENCE_MS, App, Visit, go, new_page, no_wider_than, ready, walk_and_press
 from tests.support import replay
 from tests.support.classroom import TEACHER
 from tests.support.tiers import quick
-
-pytestmark = pytest.mark.browser
-LESSON = text.load("label")
 
 
 def predict(page: Page, step: text.Step) -> None:
     page.get_by_role("radio", name=step.choices[0]).press("Space")
     expect(page.get_by_role("heading", name="Do", exact=True)).to_be_visible()
-
-
-def no_wider_than(page: Page, width: int) -> None:
-    wide = page.evaluate(
-        "Math.max(document.documentElement.scrollWidth, document.querySelector('[data-testid=stMain]').scrollWidth)"
-    )
-    assert wide <= width
 
 
 def test_a_lesson_opens_on_its_task_where_the_choice_of_lessons_has_no_room_beside_it(app: App, visit: Visit) -> None:
@@ -38,11 +28,10 @@ def test_a_lesson_opens_on_its_task_where_the_choice_of_lessons_has_no_room_besi
 
 def test_lesson_1_by_keyboard_on_a_phone(app: App, visit: Visit) -> None:
     page = visit(f"{app.url}/lessons?l=label", width=390, dark=True)
-    first, second, third, *_ = LESSON.steps
+    first, second, third, *_ = text.load("label").steps
 
     predict(page, first)
-    tab_to(page, "BUTTON", "Release both")
-    page.keyboard.press("Enter")
+    walk_and_press(page, "Release both")
     expect(page.get_by_role("list", name="Labels of the classifier with her")).to_contain_text("9")
     expect(page.get_by_role("list", name="Labels of the classifier without her")).not_to_contain_text("9")
     expect(page.get_by_role("status")).to_contain_text("The result: “Yes, at one look”.")
@@ -52,8 +41,7 @@ def test_lesson_1_by_keyboard_on_a_phone(app: App, visit: Visit) -> None:
     ]  # fmt: skip
     no_wider_than(page, 390)
 
-    tab_to(page, "BUTTON", "Next")
-    page.keyboard.press("Enter")
+    walk_and_press(page, "Next")
     expect(page.get_by_role("heading", name=second.title)).to_be_focused()
     predict(page, second)
     for number in range(1, 6):
@@ -63,12 +51,10 @@ def test_lesson_1_by_keyboard_on_a_phone(app: App, visit: Visit) -> None:
         expect(page.get_by_text(re.compile(f"^Round {number}: you guessed"))).to_be_visible()
     expect(page.get_by_text("You were right in 5 of 5 rounds.")).to_be_visible()
 
-    tab_to(page, "BUTTON", "Next")
-    page.keyboard.press("Enter")
+    walk_and_press(page, "Next")
     expect(page.get_by_role("heading", name=third.title)).to_be_focused()
     predict(page, third)
-    tab_to(page, "BUTTON", "Play")
-    page.keyboard.press("Enter")
+    walk_and_press(page, "Play")
     expect(page.get_by_text("ε is at least 6.29, more than was promised")).to_be_visible()
     with page.expect_download() as waiting:
         page.get_by_role("button", name="CSV").press("Enter")
@@ -106,8 +92,7 @@ PROJECTOR, ABOVE = 720, 72  # pixels; the menu stays in view
 
 @pytest.mark.parametrize(("lesson", "step"), quick(3, STEPS))
 def test_a_figure_and_its_explanation_share_a_projectors_screen(app: App, visit: Visit, lesson: str, step: int) -> None:
-    page = visit(f"{app.url}/lessons?l={lesson}&s={step}&hide=prediction&large=1", width=1024)
-    page.set_viewport_size({"width": 1024, "height": PROJECTOR})
+    page = visit(f"{app.url}/lessons?l={lesson}&s={step}&hide=prediction&large=1", width=1024, height=PROJECTOR)
     page.locator(".ls button.main" if lesson in text.IN_BROWSER else 'button[kind="primary"]').first.click()
     expect(page.get_by_role("heading", name="Explain", exact=True)).to_be_visible()
     expect(page.get_by_role("heading", name="Do", exact=True)).to_have_count(0)
@@ -129,20 +114,13 @@ _CUT = """() => [...document.querySelectorAll('.ro svg text')].filter(text => {
 }).map(text => text.textContent)"""
 
 
-def _page(browser: Browser, width: int) -> Page:
-    page = browser.new_context(viewport={"width": width, "height": 860}).new_page()
-    page.set_default_timeout(PATIENCE_MS)
-    return page
-
-
 def _token(page: Page) -> str:
     return str(next(one["value"] for one in page.context.cookies() if one["name"] == "dpcl-visitor"))
 
 
 def test_a_question_is_asked_answered_and_ended_and_a_run_is_shown(browser: Browser, app: App) -> None:
-    teacher, visitor = _page(browser, 1280), _page(browser, 390)
-    teacher.goto(f"{app.url}/teach?view=classroom")
-    ready(teacher)
+    teacher, visitor = new_page(browser), new_page(browser, 390)
+    go(teacher, f"{app.url}/teach?view=classroom")
     teacher.get_by_label("Title").fill("Monday")
     teacher.get_by_role("button", name="Open", exact=True).click()
     teacher.wait_for_url("**room=*")
@@ -182,11 +160,10 @@ def test_a_question_is_asked_answered_and_ended_and_a_run_is_shown(browser: Brow
 @pytest.mark.parametrize("lesson", quick(1, ["label", "coin"]))
 def test_predictions_of_a_lesson_are_votes_in_the_room(browser: Browser, app: App, lesson: str) -> None:
     """Of a lesson that the browser draws and one that the server draws; chosen before the question is asked, and after."""
-    teacher, visitor = _page(browser, 1280), _page(browser, 390)
+    teacher, visitor = new_page(browser), new_page(browser, 390)
     tokens = []
     for page in (teacher, visitor):  # the first page brings the cookie
-        page.goto(f"{app.url}/lessons?lesson={lesson}")
-        ready(page)
+        go(page, f"{app.url}/lessons?lesson={lesson}")
         tokens.append(_token(page))
     rooms = Rooms(app.store())
     rooms.join(code := rooms.open("Monday", tokens[0]), tokens[1])
@@ -213,7 +190,7 @@ def test_predictions_of_a_lesson_are_votes_in_the_room(browser: Browser, app: Ap
 
 
 def test_a_look_that_set_out_before_a_vote_does_not_take_it_back(browser: Browser, app: App) -> None:
-    rooms, visitor = Rooms(app.store()), _page(browser, 390)
+    rooms, visitor = Rooms(app.store()), new_page(browser, 390)
     code = rooms.open("Monday", TEACHER)
     rooms.ask(code, TEACHER, "Does noise hide a label?", ("Yes", "No"))
     visitor.goto(f"{app.url}/teach?view=classroom&room={code}")
@@ -250,7 +227,7 @@ def moved(page: Page, slider: str, key: str, picture: Locator) -> None:
     page.get_by_role("slider", name=slider).first.press(key)
     page.wait_for_function(
         "([selector, before]) => document.querySelector(selector).innerHTML !== before",
-        arg=[".picture svg", before], timeout=PATIENCE_MS,
+        arg=[".picture svg", before],
     )  # fmt: skip
     ready(page)
 
@@ -274,7 +251,7 @@ def test_a_lesson_draws_its_picture_for_its_place_and_follows_the_slider(app: Ap
     place = page.locator(".picture").first.evaluate("place => place.clientWidth")
     page.wait_for_function(
         "([place, step]) => Math.abs(document.querySelector('.picture svg').viewBox.baseVal.width - place) <= step",
-        arg=[place, STEP], timeout=PATIENCE_MS,
+        arg=[place, STEP],
     )  # fmt: skip
     ready(page)
     no_wider_than(page, width)
@@ -300,8 +277,7 @@ def test_the_nearest_point_says_its_numbers(app: App, visit: Visit) -> None:
 
 
 def test_a_run_is_matched_again_and_the_page_around_it_follows(app: App, visit: Visit) -> None:
-    run = stored_lists(app)
-    page = visit(f"{app.url}/explore?view=clients&v=1&sh=run&run={run}")
+    page = visit(f"{app.url}/explore?view=clients&v=1&sh=run&run={stored_lists(app)}")
     picture, undo = page.locator(".picture svg").first, page.get_by_role("button", name="Undo")
     picture.wait_for(timeout=PATIENCE_MS)
     ready(page)

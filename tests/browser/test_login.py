@@ -22,12 +22,10 @@ from dpcl_core.runs.rooms import Rooms
 from dpcl_core.runs.run import columns_of
 from dpcl_core.runs.shards import Sets
 from dpcl_core.runs.store import Store
-from tests.browser.conftest import PATIENCE_MS, App, ready, serve
+from tests.browser.conftest import App, go, new_page, ready, serve
 from tests.support import provider, replay
 from tests.support.provider import Provider
 from tests.support.waiting import PATIENCE_SECONDS
-
-pytestmark = pytest.mark.browser
 
 
 @pytest.fixture(scope="module")
@@ -50,13 +48,16 @@ def app(answering: Provider, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         yield from serve(home)
 
 
+def stands_outside(page: Page, app: App) -> None:
+    """Asserts that a page asks for a login."""
+    go(page, f"{app.url}/runs")
+    expect(page.get_by_role("heading", name="Log in")).to_be_visible()
+
+
 def log_in(browser: Browser, app: App, person: str) -> Page:
     """A browser of its own in which the person has logged in."""
-    page = browser.new_context().new_page()
-    page.set_default_timeout(PATIENCE_MS)
-    page.goto(f"{app.url}/runs")
-    ready(page)
-    expect(page.get_by_role("heading", name="Log in")).to_be_visible()
+    page = new_page(browser)
+    stands_outside(page, app)
     page.get_by_role("button", name="Log in").press("Enter")
     page.get_by_role("link", name=person).click()
     page.wait_for_url(f"{app.url}/")
@@ -68,8 +69,7 @@ def test_what_a_person_starts_in_two_browsers_has_one_owner_and_anothers_has_ano
     owners = []
     for person, question in (("ada", "digits-cosine"), ("ada", "blurry-digits"), ("grace", "digits-peft-head")):
         page = log_in(browser, app, person)
-        page.goto(f"{app.url}/questions?question={question}")
-        ready(page)
+        go(page, f"{app.url}/questions?question={question}")
         page.locator(".st-key-start-set button").press("Enter")
         expect(page.locator(".st-key-stop-set button")).to_be_visible()
         page.context.close()
@@ -86,14 +86,11 @@ def test_what_a_person_starts_in_two_browsers_has_one_owner_and_anothers_has_ano
 
 def test_after_logging_out_the_login_is_asked_for_again(browser: Browser, app: App) -> None:
     page = log_in(browser, app, "ada")
-    page.goto(f"{app.url}/about")
-    ready(page)
+    go(page, f"{app.url}/about")
     page.get_by_role("button", name="Help", exact=True).press("Enter")
     page.get_by_role("button", name="Log out").press("Enter")
     page.wait_for_url(f"{app.url}/")
-    page.goto(f"{app.url}/runs")
-    ready(page)
-    expect(page.get_by_role("heading", name="Log in")).to_be_visible()
+    stands_outside(page, app)
     page.context.close()
 
 
@@ -108,8 +105,7 @@ def test_a_login_outlives_the_cookie_that_confirms_it(browser: Browser, app: App
     assert [each for each in page.context.cookies() if each["name"] == "_streamlit_xsrf"]
     page.context.clear_cookies(name="_streamlit_xsrf")
     page.route("**/_stcore/health", slowly)  # whose answer has the cookie
-    page.goto(f"{app.url}/runs")
-    ready(page)
+    go(page, f"{app.url}/runs")
     expect(page.get_by_role("heading", name="Runs")).to_be_visible()
     page.context.close()
 
@@ -120,9 +116,7 @@ def test_a_provider_that_refuses_leaves_the_visitor_outside(browser: Browser, ap
         page = log_in(browser, app, "ada")
     finally:
         answering.refuses = False
-    page.goto(f"{app.url}/runs")
-    ready(page)
-    expect(page.get_by_role("heading", name="Log in")).to_be_visible()
+    stands_outside(page, app)
     assert provider.SECRET not in (app.home / "server.log").read_text(encoding="utf-8")
     page.context.close()
 

@@ -14,19 +14,6 @@ from tests.playground import arms
 from tests.support import replay
 from tests.support.tiers import quick
 
-pytestmark = pytest.mark.browser
-REDRAW = """() => {
-    const host = document.querySelector('[data-testid=stBidiComponentIsolated]').shadowRoot;
-    const slider = host.querySelector('.slider'), times = [];
-    for (let round = 0; round < 4; round++) for (let stop = 0; stop < 16; stop++) {
-        slider.value = stop;
-        const start = performance.now();
-        slider.dispatchEvent(new Event('input'));
-        times.push(performance.now() - start);
-    }
-    return times;
-}"""
-
 
 def drawn(page: Page) -> None:
     expect(page.locator(".drag.fed")).to_be_visible()

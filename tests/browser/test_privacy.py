@@ -2,14 +2,10 @@
 
 import re
 
-import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import PATIENCE_MS, App, Visit, ready, tab_to
-from tests.browser.test_lessons import no_wider_than
+from tests.browser.conftest import PATIENCE_MS, App, Visit, no_wider_than, ready, tab_to, walk_and_press
 from tests.support import replay
-
-pytestmark = pytest.mark.browser
 
 
 def test_the_calculator_answers_refuses_and_answers_again(app: App, visit: Visit) -> None:
@@ -38,19 +34,12 @@ def test_the_calculator_answers_refuses_and_answers_again(app: App, visit: Visit
 # The audit of a run as a visitor meets it: started, watched over a reload, finished.
 
 
-SPEC = replay.a_spec(epsilons=(1.0, 8.0), seeds=(0,))
-
-
-def _finished(app: App) -> str:
-    return replay.finished(app.store(), SPEC)
-
-
 def _pill(page: Page, words: str) -> None:
     expect(page.locator(".st-key-card-audit .run-state")).to_contain_text(re.compile(words))
 
 
 def test_an_audit_is_started_survives_a_reload_and_ends_with_a_number_on_every_page(app: App, visit: Visit) -> None:
-    run_id = _finished(app)
+    run_id = replay.finished(app.store(), replay.a_spec(epsilons=(1.0, 8.0), seeds=(0,)))
     page = visit(f"{app.url}/train?v=1&run={run_id}")
     page.get_by_role("button", name="Audit this run").click()
     _pill(page, "Queued|Running|Finished")
@@ -79,8 +68,7 @@ def test_a_group_a_filter_and_the_settings_by_keyboard(app: App, visit: Visit) -
     page.keyboard.type("zebra")
     page.keyboard.press("Enter")
     ready(page)  # a menu that is open while its choices change closes
-    tab_to(page, "BUTTON", "#pair · 2")
-    page.keyboard.press("Enter")
+    walk_and_press(page, "#pair · 2")
     expect(tags).to_have_count(2)
     expect(tags.nth(0)).to_contain_text("second #pair")
     ready(page)

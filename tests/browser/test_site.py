@@ -15,7 +15,6 @@ from tests.browser.test_accessibility import SMALL, amiss
 from tests.browser.test_start import shows
 from tests.support.tiers import quick
 
-pytestmark = pytest.mark.browser
 Open = Callable[..., Page]
 
 

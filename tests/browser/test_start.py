@@ -14,11 +14,9 @@ from dpcl_core.runs.shards import Sets
 from pages.parts import document, served
 from scripts import one_person
 from scripts.record_first_visit import PHONE, counted
-from tests.browser.conftest import PATIENCE_MS, App, Visit, ready
+from tests.browser.conftest import PATIENCE_MS, App, Visit, go, no_wider_than, ready
 
-pytestmark = pytest.mark.browser
 DATA = one_person.decode(element.hero_document()["digits"])  # type: ignore[arg-type]
-LEAKED = "The attacker draws the same noise, takes it away, and sees you."
 INK = """drawn => {
     const copy = new OffscreenCanvas(drawn.width, drawn.height).getContext('2d', { willReadFrequently: true });
     copy.drawImage(drawn, 0, 0);
@@ -45,7 +43,7 @@ def test_one_slider_moves_what_the_model_knows_and_what_an_attacker_can_tell(app
     slider.press("Home")
     shows(page, 0.1)
     page.get_by_role("button", name="What if the seed leaks?").press("Enter")
-    expect(page.locator(".hero .finding")).to_have_text(LEAKED)
+    expect(page.locator(".hero .finding")).to_have_text("The attacker draws the same noise, takes it away, and sees you.")
     shows(page, 0.1, is_leaked=True)
     page.get_by_role("button", name="What if the seed leaks?").press("Enter")
     slider.press("End")
@@ -76,13 +74,12 @@ TOGETHER = {
     "explore?view=words": (".tk-text", ".tk-theta"),
     "explore?view=clients": (".an-map", ".an-noise"),
 }
-SIZE = "parseFloat(getComputedStyle(document.documentElement).fontSize)"  # of letters, in pixels
-USUAL, LARGE = 15, 19
+USUAL, LARGE = 15, 19  # of letters, in pixels
 
 
 def letters_of(page: Page, size: int) -> None:
     """Waits until the page's letters have that size: a switch's new name arrives before the page's new style."""
-    page.wait_for_function(f"{SIZE} === {size}")
+    page.wait_for_function(f"parseFloat(getComputedStyle(document.documentElement).fontSize) === {size}")
 
 
 def seen(page: Page, *selectors: str) -> None:
@@ -91,15 +88,13 @@ def seen(page: Page, *selectors: str) -> None:
 
 
 def test_a_projector_shows_each_picture_with_its_slider_in_large_letters(app: App, visit: Visit) -> None:
-    page = visit(f"{app.url}/?large=1", width=1024)
-    page.set_viewport_size({"width": 1024, "height": 768})
+    page = visit(f"{app.url}/?large=1", width=1024, height=768)
     for name, together in TOGETHER.items():
-        page.goto(f"{app.url}/{name}{'&' if name else '?'}large=1")
-        ready(page)
+        go(page, f"{app.url}/{name}{'&' if name else '?'}large=1")
         page.locator(together[0]).scroll_into_view_if_needed()
         seen(page, *together)
         letters_of(page, LARGE)
-        assert page.evaluate("document.querySelector('[data-testid=stMain]').scrollWidth") <= 1024
+        no_wider_than(page, 1024)
 
 
 def test_presenter_size_is_switched_kept_over_pages_and_a_reload_and_shared(app: App, visit: Visit) -> None:
@@ -141,8 +136,7 @@ def test_a_page_does_not_ask_where_its_server_is(browser: Browser, app: App) -> 
         page.on("request", lambda request, asked=asked: asked.append(request.url))
         if visit:
             page.route("**/_stcore/health", lambda _: None)  # never answered
-        page.goto(f"{app.url}/lessons")
-        ready(page)
+        go(page, f"{app.url}/lessons")
         assert f"{app.url}/_stcore/health" in asked
         assert not [url for url in asked if url.startswith(f"{app.url}/lessons/")]
     context.close()
@@ -247,8 +241,7 @@ OPENED = {
 ])
 def test_pages_show_before_they_say(app: App, visit: Visit, path, width, height, most, highest) -> None:
     """Words on the first screen, and pixels of the whole page."""
-    page = visit(f"{app.url}{path}", width=width)
-    page.set_viewport_size({"width": width, "height": height})
+    page = visit(f"{app.url}{path}", width=width, height=height)
     last = {"": "Open in your browser", "/questions": questions.of_preset("paper-cslr-anchors").asked}.get(path)
     expect(page.get_by_text(last or OPENED[path[1:]]).first).to_be_attached()
     if path:  # the header's buttons come last, but for figures, which push the words below them off the screen
@@ -258,7 +251,7 @@ def test_pages_show_before_they_say(app: App, visit: Visit, path, width, height,
     assert page.evaluate(_SHOWN) <= most
     page.wait_for_function(_FIT)
     assert page.evaluate("document.querySelector('[data-testid=stMain]').scrollHeight") <= highest
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    no_wider_than(page, width)
 
 
 def test_a_card_opens_its_answer_in_this_tab_and_is_a_link_for_another(app: App, visit: Visit) -> None:
@@ -307,8 +300,7 @@ def test_a_table_is_mapped_kept_and_deleted(app: App, visit: Visit, tmp_path) ->
     page.get_by_role("link", name="Other settings").click()
     expect(page.get_by_role("heading", name="Train", exact=True)).to_be_visible()
     expect(page).to_have_url(re.compile("own(:|%3A)visits"))
-    page.goto(f"{app.url}/data")
-    ready(page)
+    go(page, f"{app.url}/data")
     page.get_by_role("button", name="Delete").click()
     page.get_by_role("button", name="Delete all of it").click()
     expect(page.get_by_role("heading", name="On this computer")).to_have_count(0)
@@ -332,9 +324,8 @@ def compressed() -> None:
 @pytest.fixture
 def phone(browser: Browser) -> Iterator[Page]:
     context = browser.new_context(**PHONE)
-    page = context.new_page()
-    page.set_default_timeout(PATIENCE_MS)
-    yield page
+    context.set_default_timeout(PATIENCE_MS)
+    yield context.new_page()
     context.close()
 
 
@@ -342,8 +333,7 @@ def test_start_takes_one_megabyte_and_loads_data_once_when_they_are_seen(app: Ap
     asked: list[Request] = []
     phone.on("request", lambda request: asked.append(request))
     with counted(int(app.url.rpartition(":")[2])) as way:
-        phone.goto(way.url)
-        ready(phone)
+        go(phone, way.url)
         expect(phone.get_by_role("button", name="What if the seed leaks?")).to_be_visible()
         phone.wait_for_timeout(1000)
         assert way.bytes < MOST
@@ -353,8 +343,7 @@ def test_start_takes_one_megabyte_and_loads_data_once_when_they_are_seen(app: Ap
             answer = next(request.response() for request in asked if request.url.endswith(f"/{file}"))
             assert answer.header_value("content-encoding") == "br", file
         for _ in range(2):
-            phone.goto(f"{way.url}/explore?view=words")
-            ready(phone)
+            go(phone, f"{way.url}/explore?view=words")
             expect(phone.locator(".tk-text")).not_to_be_empty()
             phone.locator(".tk-text").scroll_into_view_if_needed()
             phone.wait_for_function(f"() => {SENT}.length > 0")
@@ -367,7 +356,6 @@ def test_the_websocket_is_compressed(app: App, phone: Page) -> None:
     devtools = phone.context.new_cdp_session(phone)
     devtools.send("Network.enable")
     devtools.on("Network.webSocketHandshakeResponseReceived", lambda event: told.append(event["response"]["headers"]))
-    phone.goto(f"{app.url}/about")
-    ready(phone)
+    go(phone, f"{app.url}/about")
     assert told
     assert all("permessage-deflate" in {k.lower(): v for k, v in each.items()}["sec-websocket-extensions"] for each in told)

@@ -11,13 +11,10 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from dpcl_core import checks, presets
-from dpcl_core.runs.store import Store
 from dpcl_core.spec import RunSpec
 from tests.browser.conftest import PATIENCE_MS, App, Visit, ready, serve
 from tests.support import replay
 from tests.support.waiting import until
-
-pytestmark = pytest.mark.browser
 
 
 def _start(page: Page) -> str:
@@ -85,20 +82,16 @@ def test_stop_is_acknowledged_and_keeps_the_run(app: App, visit: Visit) -> None:
 
 
 def test_a_killed_worker_is_lost_with_words_and_retry(app: App, visit: Visit) -> None:
-    run_id = app.store().create(_endless())
+    run_id = (store := app.store()).create(_endless())
     page = visit(f"{app.url}/train?v=1&run={run_id}")
-    os.kill(_worker(app.store(), run_id), signal.SIGKILL)
+    until(lambda: store.get(run_id).process is not None)
+    os.kill(store.get(run_id).process.pid, signal.SIGKILL)
     _said(page, "Lost")
     _said(page, "The computer stopped this run")
     page.get_by_role("button", name="Retry").click()
     page.wait_for_url(re.compile(rf"run=(?!{run_id})[0-9a-f]{{12}}"))
     page.get_by_role("button", name="Stop", exact=True).click()
     _said(page, "Cancelled")
-
-
-def _worker(store: Store, run_id: str) -> int:
-    until(lambda: store.get(run_id).process is not None)
-    return store.get(run_id).process.pid
 
 
 def _tick(page: Page, *rows: int) -> None:
@@ -129,8 +122,7 @@ def test_after_an_action_in_the_list_all_of_runs_is_as_it_is_now(app: App, visit
 
 @pytest.mark.parametrize(("width", "height", "most"), [(1360, 850, 330), (1024, 768, 330), (390, 844, 500)])
 def test_the_curve_comes_first_on_every_screen(app: App, visit: Visit, width: int, height: int, most: int) -> None:
-    page = visit(f"{app.url}/train", width=width)
-    page.set_viewport_size({"width": width, "height": height})
+    page = visit(f"{app.url}/train", width=width, height=height)
     expect(page.locator(".st-key-card-accuracy .picture svg")).to_be_visible()
     chart = page.locator(".st-key-card-accuracy .picture").bounding_box()  # its drawing is replaced as the width changes
     assert chart["y"] < most

@@ -15,14 +15,14 @@ from urllib.parse import quote
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, Route, expect
 
-from dpcl_core import paths
+from dpcl_core import cli, paths
 from tests.browser.conftest import CHROMIUM, FLAGS, PATIENCE_MS
 from tests.browser.test_accessibility import SMALL, amiss
 from tests.support import firefox
 from tests.support.live_site import built
 from tests.support.static_host import Host, cut, hosted
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 BELOW = "course/week-3"  # the site is not at the root of its host
 SECRET = "Zanzibar-4711"  # in a row of own data, and nowhere else
 NINE = {
@@ -60,7 +60,8 @@ def opens(browser: Browser, host: Host) -> Iterator[Opens]:
         page.set_default_timeout(PATIENCE_MS)
         if script:
             page.add_init_script(script)
-        page.on("request", lambda asked: None if is_ours(asked.url, host) else troubles.append(asked.url))
+        ours = re.compile(rf"http://127\.0\.0\.1:{host.port}/{BELOW}/|data:|blob:|.*/favicon\.ico$")
+        page.on("request", lambda asked: None if ours.match(asked.url) else troubles.append(asked.url))
         page.on("pageerror", lambda error: troubles.append(str(error)))
         page.goto(address(host, settings))
         return page
@@ -69,10 +70,6 @@ def opens(browser: Browser, host: Host) -> Iterator[Opens]:
     for context in contexts:
         context.close()
     assert not troubles, "\n".join(troubles)
-
-
-def is_ours(url: str, host: Host) -> bool:
-    return url.startswith((f"http://127.0.0.1:{host.port}/{BELOW}/", "data:", "blob:")) or url.endswith("/favicon.ico")
 
 
 def address(host: Host, settings: dict[str, Any] | None = None) -> str:
@@ -87,6 +84,13 @@ def reaches(page: Page, *states: str) -> str:
     found = str(root.get_attribute("data-state"))
     assert found in states, page.get_by_role("alert").inner_text()
     return found
+
+
+def loaded(opens: Opens, *settings: dict[str, Any]) -> Page:
+    """A page that can begin to train."""
+    page = opens(*settings)
+    reaches(page, "ready")
+    return page
 
 
 def failed(page: Page) -> str:
@@ -110,32 +114,23 @@ def saved(page: Page, button: str) -> bytes:
 
 
 def test_digits_train_in_a_subfolder_with_the_network_cut(opens: Opens, host: Host, tmp_path: Path) -> None:
-    page = opens(NINE)
-    reaches(page, "ready")
+    page = loaded(opens, NINE)
     asked = len(host.asked)
     cut(host)
     page.context.set_offline(True)
-    page.get_by_role("button", name="Start", exact=True).click()
-    reaches(page, "finished")
+    trained(page)
     assert len(host.asked) == asked
     expect(page.locator("#models tbody tr")).to_have_count(9)
     expect(page.locator("#said")).to_contain_text("At ε = 1")
     expect(page.locator("#guarantee > summary")).to_contain_text("ε = 1")
     expect(page.locator("#ledger tbody tr")).to_have_count(3)  # the same in each task and for each seed
-    card = tmp_path / "card.json"
-    card.write_bytes(saved(page, "Privacy card"))
-    assert_verifies(card)
+    (tmp_path / "card.json").write_bytes(saved(page, "Privacy card"))
+    assert cli.main(["verify", str(tmp_path / "card.json")]) == 0
     names = zipfile.ZipFile(io.BytesIO(saved(page, "Classifier"))).namelist()
     assert any(name.endswith(".safetensors") for name in names)
     slider = page.get_by_role("slider", name=re.compile("Privacy budget"))
     slider.press("Home")
     expect(slider).to_have_attribute("aria-valuetext", re.compile(r"^ε = 0\.5"))
-
-
-def assert_verifies(card: Path) -> None:
-    from dpcl_core import cli
-
-    assert cli.main(["verify", str(card)]) == 0
 
 
 def test_the_same_link_trains_in_firefox(host: Host, tmp_path: Path) -> None:
@@ -157,8 +152,7 @@ def test_the_same_link_trains_in_firefox(host: Host, tmp_path: Path) -> None:
 
 
 def test_own_rows_stay_in_the_engine(opens: Opens, host: Host) -> None:
-    page = opens()
-    reaches(page, "ready")
+    page = loaded(opens)
     page.locator("[data-key='data.dataset']").select_option("own")
     expect(page.locator("#said")).to_contain_text("Choose a file")
     words = ["rain and wind", "goals and teams", "votes and laws"]
@@ -218,8 +212,7 @@ def test_clients_train_at_the_first_settings(opens: Opens, method: str) -> None:
 
 
 def test_stop_at_any_time_and_start_again(opens: Opens, host: Host) -> None:
-    page = opens({**NINE, "seeds": list(range(30))})
-    reaches(page, "ready")
+    page = loaded(opens, {**NINE, "seeds": list(range(30))})
     asked = len(host.asked)
     page.get_by_role("button", name="Start", exact=True).click()
     expect(page.locator("#train-here")).to_have_attribute("data-state", "running")
@@ -227,13 +220,11 @@ def test_stop_at_any_time_and_start_again(opens: Opens, host: Host) -> None:
     reaches(page, "ready")
     scripts = ("worker.js", "engine.js", "live-cache.js")  # a browser looks for newer ones when a worker begins
     assert all(one.endswith(scripts) for one in host.asked[asked:])
-    page.get_by_role("button", name="Start", exact=True).click()
-    reaches(page, "finished")
+    trained(page)
 
 
 def test_a_tab_that_was_closed_and_a_second_one(opens: Opens) -> None:
-    page = opens({**NINE, "seeds": list(range(60))})
-    reaches(page, "ready")
+    page = loaded(opens, {**NINE, "seeds": list(range(60))})
     page.get_by_role("button", name="Start", exact=True).click()
     expect(page.locator("#train-here")).to_have_attribute("data-state", "running")
     beside = page.context.new_page()
@@ -263,8 +254,7 @@ def test_a_browser_that_cannot(opens: Opens, script: str, said: str) -> None:
 
 
 def test_files_that_are_too_large_or_of_another_kind(opens: Opens, tmp_path: Path) -> None:
-    page = opens()
-    reaches(page, "ready")
+    page = loaded(opens)
     page.locator("[data-key='data.dataset']").select_option("own")
     large = tmp_path / "large.csv"
     with large.open("wb") as file:
@@ -311,8 +301,7 @@ def test_without_a_secure_address_and_without_a_network(browser: Browser, opens:
     expect(page.locator("#around")).to_contain_text("not secure", timeout=PATIENCE_MS)
     reaches(page, "ready")
     chromium.close()
-    page = opens()
-    reaches(page, "ready")
+    page = loaded(opens)
     page.wait_for_function("navigator.serviceWorker.ready.then(() => true)")
     page.reload()  # the first visit is not seen by a service worker that it installed
     reaches(page, "ready")
@@ -322,8 +311,7 @@ def test_without_a_secure_address_and_without_a_network(browser: Browser, opens:
 
 
 def test_links_fill_the_form(opens: Opens) -> None:
-    page = opens({**NINE, "labels": "prior", "privacy": {"epsilons": [0.3, "inf"], "delta": 1e-4}, "seeds": [4, 9]})
-    reaches(page, "ready")
+    page = loaded(opens, {**NINE, "labels": "prior", "privacy": {"epsilons": [0.3, "inf"], "delta": 1e-4}, "seeds": [4, 9]})
     expect(page.locator("[data-key=labels]")).to_have_value("prior")
     expect(page.locator(".th-budget summary")).to_have_text("ε 0.3 to ∞, 2 seeds")
     assert json.loads(page.evaluate("decodeURIComponent(location.hash.slice(5))"))["seeds"] == [4, 9]
@@ -333,8 +321,7 @@ def test_links_fill_the_form(opens: Opens) -> None:
 
 
 def test_exercises_check_their_answers(opens: Opens) -> None:
-    page = opens()
-    reaches(page, "ready")
+    page = loaded(opens)
     learner, editor = page.locator("#exercise-learner"), page.locator("#code")
     learner.get_by_role("button", name="Check my learner").click()
     expect(learner.locator(".th-wrong")).to_have_count(2)
@@ -359,8 +346,7 @@ def test_exercises_check_their_answers(opens: Opens) -> None:
 def test_it_can_be_read_and_pressed(opens: Opens, width: int, dark: bool) -> None:
     scheme = "dark" if dark else "light"
     page = opens(NINE, viewport={"width": width, "height": 860}, color_scheme=scheme, reduced_motion="reduce")
-    picture = page.locator(".drag .panel-accuracy svg")
-    expect(picture).to_be_in_viewport()  # before anything is loaded
+    expect(page.locator(".drag .panel-accuracy svg")).to_be_in_viewport()  # before anything is loaded
     trained(page)
     page.evaluate("document.querySelectorAll('details').forEach(each => { each.open = true; })")
     found = sorted(amiss(page)) + (page.evaluate(SMALL) if width == 390 else [])
@@ -369,8 +355,7 @@ def test_it_can_be_read_and_pressed(opens: Opens, width: int, dark: bool) -> Non
 
 
 def test_the_keyboard_alone_trains(opens: Opens) -> None:
-    page = opens(NINE)
-    reaches(page, "ready")
+    page = loaded(opens, NINE)
     start = page.get_by_role("button", name="Start", exact=True)
     for _ in range(40):
         page.keyboard.press("Tab")

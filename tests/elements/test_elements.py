@@ -15,20 +15,16 @@ from scipy.stats import norm
 
 from dpcl_core import paths
 from dpcl_core.elements import calculator, element
-from dpcl_core.elements.calculator import Question
 from dpcl_core.elements.element import BALLOT, CALCULATOR, ELEMENTS, GALLERY, PICTURE, ROOM, ROOM_WORDS, Element
 from dpcl_core.figures import theme
 from dpcl_core.methods import catalog as methods
-from dpcl_core.paths import assets_dir
 from dpcl_core.privacy import accounting, statement
-from dpcl_core.privacy.accounting import subsampled_gaussian
 from dpcl_core.privacy.calculator import solve
 from dpcl_core.site import build
 from pages.parts.figure_card import json_bytes
 from tests.support import javascript
 from tests.support.asserting import refuses
 
-pytestmark = javascript.NEEDED
 SCRIPTS = ("drag/replay.mjs", "calculator/accountant.mjs")
 CLOSED = [
     {"find": find, "epsilon": epsilon, "sigma": sigma, "delta": delta, "rate": 1, "steps": steps, "adjacency": adjacency}
@@ -49,7 +45,7 @@ def test_the_closed_form_agrees_in_every_direction() -> None:
     """Both search a root to thirteen digits; near δ itself a root's error is that of the normal tail, a few units in 1e-12.
 
     A δ far below its own two terms is their difference: what is left of double precision there is absolute."""
-    found = run(f"console.log(JSON.stringify({json.dumps(CLOSED)}.map(solved)));")
+    found = run(f"return {json.dumps(CLOSED)}.map(solved);")
     for case, answer in zip(CLOSED, found, strict=True):
         find = str(case["find"])
         given = {name: None if name == find else case[name] for name in ("epsilon", "sigma", "delta")}
@@ -69,11 +65,11 @@ def test_random_batches_are_accounted_as_by_the_library_and_never_below_the_tigh
 
     The app's accountant is tight, so the bound may be above it, here by a quarter at most."""
     case = (
-        f"const cases = {json.dumps(SAMPLED)}; console.log(JSON.stringify({{ orders: ORDERS,"
+        f"const cases = {json.dumps(SAMPLED)}; return {{ orders: ORDERS,"
         "epsilons: cases.map(([s, d, q, n]) => sampledEpsilon(s, d, q, n)),"
         "deltas: cases.map(([s, d, q, n]) => sampledDelta(s, 3, q, n)),"
         "sigmas: cases.map(([s, d, q, n]) => solved({ find: 'sigma', epsilon: sampledEpsilon(s, d, q, n), delta: d, "
-        "rate: q, steps: n, adjacency: 'add-remove' }).sigma) }));"
+        "rate: q, steps: n, adjacency: 'add-remove' }).sigma) };"
     )
     found = run(case)
     for (sigma, delta, rate, n_steps), epsilon, at_three, again in zip(
@@ -91,16 +87,16 @@ def test_random_batches_are_accounted_as_by_the_library_and_never_below_the_tigh
 
 def test_one_person_in_several_tasks_costs_the_same_in_both_languages_and_replacement_has_no_bound_here() -> None:
     case = {"find": "epsilon", "sigma": 1, "delta": 1e-5, "rate": 0.1, "steps": 10, "adjacency": "replace"}
-    assert run(f"console.log(JSON.stringify(solved({json.dumps(case)})));")["epsilon"] is None  # NaN
+    assert run(f"return solved({json.dumps(case)});")["epsilon"] is None  # NaN
     cases = [(0.1, 1e-5, 50), (1.0, 1e-5, 10), (8.0, 1e-5, 1)]
-    found = run(f"console.log(JSON.stringify({json.dumps(cases)}.map((one) => inEveryTask(...one))));")
+    found = run(f"return {json.dumps(cases)}.map((one) => inEveryTask(...one));")
     ours = [accounting.in_every_task([epsilon] * tasks, delta)[-1] for epsilon, delta, tasks in cases]
     np.testing.assert_allclose(found, ours, rtol=1e-8)
 
 
 def test_odds_are_printed_as_the_statement_prints_them() -> None:
     budgets = [0.01, 0.1, 1.0, 2.5, 8.0, 30.0, 800.0]
-    found = run(f"console.log(JSON.stringify({json.dumps(budgets)}.map((e) => oddsPercent(e, 1e-5))));")
+    found = run(f"return {json.dumps(budgets)}.map((e) => oddsPercent(e, 1e-5));")
     assert [statement.ODDS.format(percent=one) for one in found] == [statement.odds(epsilon, 1e-5) for epsilon in budgets]
 
 
@@ -124,33 +120,30 @@ def test_the_browser_has_the_limits_of_the_terminal(name: str, limit: str, beyon
 def test_a_report_is_taken_over_and_what_the_element_cannot_have_reported_changes_nothing() -> None:
     typed = {"find": "everything"}, {"epsilon": 3}, {"epsilon": "1" * 21}, {"tasks": 51}, {"task_epsilon": math.inf}
     for reported in (None, 3, {"x": 1}, *typed):
-        assert Question().changed(reported) == Question()
-    now = Question().changed({"find": "epsilon", "sigma": "2", "steps": "40", "mechanism": "sampled"})
+        assert calculator.Question().changed(reported) == calculator.Question()
+    now = calculator.Question().changed({"find": "epsilon", "sigma": "2", "steps": "40", "mechanism": "sampled"})
     assert now.numbers() == {"sigma": 2.0, "delta": 1e-5, "rate": 0.01, "steps": 40}
-    subsampled_gaussian(now.numbers()["sigma"], now.numbers()["rate"], int(now.numbers()["steps"]))
+    accounting.subsampled_gaussian(now.numbers()["sigma"], now.numbers()["rate"], int(now.numbers()["steps"]))
 
 
 @pytest.mark.parametrize(("name", "text"), [("epsilon", "banana"), ("steps", "2.5"), ("steps", "0"), ("delta", "")])
 def test_what_is_no_number_is_refused_by_name(name: str, text: str) -> None:
-    refuses(f"{name} = {text}: must be a", Question(**{name: text}).numbers)
+    refuses(f"{name} = {text}: must be a", calculator.Question(**{name: text}).numbers)
 
 
 @pytest.mark.parametrize("one", ELEMENTS, ids=lambda one: one.folder)
-@javascript.NEEDED
 def test_each_is_one_function_without_modules(one: Element) -> None:
     check = f"const made = {one.classic}; process.stdout.write(`${{typeof made}} ${{made.name}} ${{made.length}}`);"
     assert javascript.printed(check, kind="commonjs") == "function element 1"
 
 
 @pytest.mark.parametrize("one", [*ELEMENTS, GALLERY, ROOM, BALLOT], ids=lambda one: one.folder)
-@javascript.NEEDED
 def test_each_is_a_module_that_reads_bytes(one: Element, tmp_path: Path) -> None:
     (tmp_path / "module.mjs").write_text(one.module_of_bytes, encoding="utf-8")
     check = "import made from './module.mjs'; process.stdout.write(typeof made)"
     assert javascript.printed(check, tmp_path) == "function"
 
 
-@javascript.NEEDED
 def test_bytes_of_json_are_the_data(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     one = _of(monkeypatch, "export default function element({ data, add }) {\n  return data.text + add;\n}")
     (tmp_path / "module.mjs").write_text(one.module_of_bytes, encoding="utf-8")
@@ -201,17 +194,17 @@ def _found(*points: tuple[str, object, str, float]) -> str:
             for run, epsilon, standing, accuracy in points
         ],
     }
-    script = "console.log(JSON.stringify(found(fromPython.points, fromPython.words, (method) => method)));"
+    script = "return found(fromPython.points, fromPython.words, (method) => method);"
     return str(javascript.run(ROOM.module, script, sent=sent))
 
 
 def test_no_two_methods_of_a_class_have_one_mark() -> None:
-    marks = javascript.run(ROOM.module, "console.log(JSON.stringify([...Array(30).keys()].map(mark)));")
+    marks = javascript.run(ROOM.module, "return [...Array(30).keys()].map(mark);")
     assert len({(mark["d"], mark["fill"]) for mark in marks}) == len(marks) > len(methods.CARDS)
 
 
 def test_colours_are_those_of_figures() -> None:
-    sheet = (assets_dir() / "room/room.css").read_text(encoding="utf-8")
+    sheet = (paths.assets_dir() / "room/room.css").read_text(encoding="utf-8")
     colours = re.findall(r"--c(\d): light-dark\((#\w+), (#\w+)\);", sheet)
     assert colours == [(str(n), *(theme.colour_of_series(n, dark) for dark in (False, True))) for n in range(8)]
 

@@ -96,15 +96,14 @@ def test_the_sums_hold_unit_rows_of_the_bundled_digits() -> None:
         np.testing.assert_allclose(total, units.sum(axis=0), rtol=1e-6, atol=1e-5)  # sums are kept in single precision
 
 
-@javascript.NEEDED
 def test_the_twin_in_javascript_agrees() -> None:
     sources = [(ASSETS / name).read_text(encoding="utf-8") for name in ("drag/replay.mjs", "hero/one_person.mjs")]
     case = (
         "const data = opened(fromPython.data);"
-        "console.log(JSON.stringify(fromPython.budgets.map((e) => { const std = sigma(e ?? Infinity, data.delta); return {"
+        "return fromPython.budgets.map((e) => { const std = sigma(e ?? Infinity, data.delta); return {"
         "released: [0, 2, 4].map((task) => Array.from(released(data, 2, task, std))), chance: chance(std),"
         "traces: [false, true].map((leaked) => Array.from(trace(data, std, leaked))),"
-        "known: knowledge(data, e ?? Infinity) }; })));"
+        "known: knowledge(data, e ?? Infinity) }; });"
     )
     budgets = [e if math.isfinite(e) else None for e in element.STOPS]
     answers = javascript.run(*sources, case, sent={"data": DOCUMENT, "budgets": budgets})

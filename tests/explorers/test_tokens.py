@@ -205,11 +205,10 @@ const scored = texts.map((text) => {
   return { ids: read.ids, tokens: read.tokens, isStop: read.isStop, likely, by };
 });
 const near = noisy.map(([id, ratio, draws]) => nearest(model, id, ratio, draws));
-console.log(JSON.stringify({ scored, near, printed: [...Array(doc.shape.size).keys()].map((id) => printed(model, id)) }));
+return { scored, near, printed: [...Array(doc.shape.size).keys()].map((id) => printed(model, id)) };
 """
 
 
-@javascript.NEEDED
 def test_the_browser_scores_as_python_does() -> None:
     """Both sum in single precision in another order: 2e-4 nats is a hundred times its rounding, a wrong term far more."""
     ready, model = plain_language.load_tokenizer("lm-tiny"), plain_language.load()

@@ -10,8 +10,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from dpcl_core.figures.picture import Picture
 
-Rule = Callable[[float, int, int, int], float]
-
 
 def by_rule(epsilon: float, seed: int, after_task: int, on_task: int) -> float:
     """Accuracy that rises with epsilon, falls by 4 points a task, and differs by 2 points between seeds."""
@@ -21,7 +19,7 @@ def by_rule(epsilon: float, seed: int, after_task: int, on_task: int) -> float:
 
 def accuracy(
     *, n_tasks: int = 4, epsilons: Sequence[float] = (0.5, 8.0, math.inf), seeds: Sequence[int] = (0, 1, 2),
-    rule: Rule = by_rule,
+    rule: Callable[[float, int, int, int], float] = by_rule,
 ) -> pd.DataFrame:  # fmt: skip
     """A table as `runs.frames.accuracy` gives it."""
     places = [(e, seed, k, i) for e in epsilons for seed in seeds for k in range(n_tasks) for i in range(k + 1)]

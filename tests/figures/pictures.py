@@ -13,7 +13,6 @@ from dpcl_core.lessons.text import Scale
 from dpcl_core.runs import frames
 from tests.figures import test_builders, test_reproduction, test_statistics
 from tests.figures.making import accuracy
-from tests.figures.test_builders import AGREEMENT, ENTRIES, GROUPS
 from tests.support.signatures import TOLD
 
 REFERENCES = References(0.1, 0.4, n_tested=450.0, ceiling=0.9)
@@ -42,14 +41,14 @@ BUDGETS = [
 ]
 CLASSES = {"now": np.array([[0.9, 0.2, 0.5], [0.7, 0.4, 0.5]]), "before": np.array([[0.8, 0.3, 0.4], [0.7, 0.4, 0.5]])}
 BETTER = test_statistics._finals(rule=lambda *at: 0.5 + 0.01 * at[1])
-CURVES = statistics.p_values(test_statistics.RISING, test_statistics.FALLING)
 SEVERAL = test_statistics.table(a={1.0: [0.5, 0.6, 0.7]}, b={1.0: [0.6, 0.5, 0.72], math.inf: [0.9, 0.8, 0.85]})
 STRIPS = {"a": [np.arange(64.0)] * 2, "b": [np.arange(64.0), -np.arange(64.0)]}
+SHARE = Scale(title="share", is_share=True)
+CURVES = statistics.p_values(test_statistics.RISING, test_statistics.FALLING)
 BARS = pd.DataFrame({"name": ["none", "all"], "value": [0.5, 0.9], "half": [0.1, 0.02]})
 ALPHAS = {"all tokens": {0.0: 0.4, 0.5: 0.7, 1.0: 0.6}, "names": {0.0: 0.5, 0.5: 0.8, 1.0: 0.9}}
 LINES = pd.DataFrame({"series": [*"aabb"], "x": [1.0, 100.0] * 2, "y": [0.0, 1.0, 0.2, 0.4], "half": [0.1] * 4})
 THIRTY = [f"class {k}" for k in range(30)]
-SHARE = Scale(title="share", is_share=True)
 LONG_LIFE = accuracy(n_tasks=20, epsilons=(8.0,), rule=lambda *at: 0.9 - 0.01 * at[2])
 
 
@@ -82,9 +81,9 @@ PICTURES: dict[str, Draw] = dict(
         _of(curves.accuracy_matrix, accuracy(), epsilon=8.0, n_tasks=6),
         _of(curves.accuracy_matrix, LONG_LIFE, epsilon=8.0, n_tasks=20, word="many"),
         _of(curves.forgetting_grid, accuracy(), epsilon=8.0, n_tasks=4),
-        _of(matching.confusion, ENTRIES, ("World", "Sports"), ("World", "Sports")),
-        _of(matching.matcher_bars, AGREEMENT[AGREEMENT["noise"].isna()]),
-        _of(matching.agreement_by_noise, AGREEMENT, TOLD.demanded, chosen=0.1),
+        _of(matching.confusion, test_builders.ENTRIES, ("World", "Sports"), ("World", "Sports")),
+        _of(matching.matcher_bars, test_builders.AGREEMENT[test_builders.AGREEMENT["noise"].isna()]),
+        _of(matching.agreement_by_noise, test_builders.AGREEMENT, TOLD.demanded, chosen=0.1),
         _of(statistics.members_and_ensemble, test_statistics.MEMBERS),
         _of(tradeoff.figure, {"A": ANSWER}, [tradeoff.sentence(ANSWER)], colours=["#0072b2"]),
         _of(statistics.p_value_curve, CURVES, names=("A", "B")),
@@ -93,8 +92,8 @@ PICTURES: dict[str, Draw] = dict(
         _of(reproduction.published_and_ours, PUBLISHED, what="accuracy"),
         _of(reproduction.published_and_ours, PUBLISHED, what="accuracy", references=REFERENCES, word="references"),
         _of(stream.accuracy_by_scale, test_builders.FOUND, chosen=1.4, chance=0.1),
-        _of(matching.on_map, ENTRIES, GROUPS, space="signature"),
-        _of(matching.margins, ENTRIES),
+        _of(matching.on_map, test_builders.ENTRIES, test_builders.GROUPS, space="signature"),
+        _of(matching.margins, test_builders.ENTRIES),
         _of(stream.stream, test_builders.COUNTS, homes=test_builders.HOMES, classes=test_builders.CLASSES),
         _of(stream.stream, np.full((20, 30), 5), homes=[(0, 1, 2, 3)] * 20, classes=THIRTY, word="many"),
         _of(tokens.true_costs, test_builders.NOMINAL, test_builders.TRUE, chosen=10.0),

@@ -11,13 +11,12 @@ from scipy.stats import binom, ttest_1samp
 
 from dpcl_core.events import References
 from dpcl_core.figures import answer, statistics
-from dpcl_core.figures.answer import ALPHA, is_told_from_chance, lucky, sentence, warning
 from dpcl_core.figures.curves import mean_so_far
 from dpcl_core.figures.picture import Picture
 from dpcl_core.figures.statistics import interval, p_values, step, verdict
 from dpcl_core.papers import report
 from tests.figures.making import accuracy, by_rule
-from tests.support.asserting import refusal_of
+from tests.support.asserting import includes, refusal_of
 
 
 @pytest.mark.parametrize(("n", "t"), [(3, 4.303), (5, 2.776), (10, 2.262), (30, 2.045)])
@@ -296,26 +295,26 @@ KNOWN = References(0.1, None, n_tested=450.0, ceiling=0.9)
 @pytest.mark.parametrize("chance", [0.01, 0.1, 0.25, 0.5, 0.9])
 def test_guessing_exceeds_the_level_with_the_named_probability_at_most(chance: float, n: int) -> None:
     """The exact tail of the binomial distribution: at most alpha, and not so rarely that the rule would find nothing."""
-    level = lucky(chance, n)
-    assert float(binom.sf(math.floor(level * n + 1e-9), n, chance)) <= ALPHA
+    level = answer.lucky(chance, n)
+    assert float(binom.sf(math.floor(level * n + 1e-9), n, chance)) <= answer.ALPHA
     if level < 1:
-        assert level - chance <= math.sqrt(math.log(1 / ALPHA) / (2 * n)), "never above Hoeffding's simpler bound"
+        assert level - chance <= math.sqrt(math.log(1 / answer.ALPHA) / (2 * n)), "never above Hoeffding's simpler bound"
 
 
 def test_unequal_weights_are_covered_by_the_number_of_the_largest() -> None:
     """Two tasks of 2 and 10 examples, each half of the mean: 1/w = 4. Exact tail over all outcomes, for several p."""
     for chance in (0.1, 0.25, 0.5):
-        level = lucky(chance, 4.0)
+        level = answer.lucky(chance, 4.0)
         outcomes = [
             (a / 4 + b / 20, binom.pmf(a, 2, chance) * binom.pmf(b, 10, chance)) for a in range(3) for b in range(11)
         ]  # fmt: skip
-        assert sum(p for mean, p in outcomes if mean > level + 1e-12) <= ALPHA
+        assert sum(p for mean, p in outcomes if mean > level + 1e-12) <= answer.ALPHA
 
 
 def test_ends_of_the_scale() -> None:
-    assert (lucky(0.0, 10), lucky(1.0, 10)) == (0, 1)
-    assert lucky(0.5, 2) == 1, "two right answers of two show nothing"
-    assert lucky(0.1, 450) == pytest.approx(0.1 + math.sqrt(2 * 0.1 * 0.9 * math.log(100) / 450), abs=0.005)
+    assert (answer.lucky(0.0, 10), answer.lucky(1.0, 10)) == (0, 1)
+    assert answer.lucky(0.5, 2) == 1, "two right answers of two show nothing"
+    assert answer.lucky(0.1, 450) == pytest.approx(0.1 + math.sqrt(2 * 0.1 * 0.9 * math.log(100) / 450), abs=0.005)
 
 
 def test_from_three_seeds_on_their_spread_counts_as_in_a_one_sided_t_test() -> None:
@@ -323,9 +322,9 @@ def test_from_three_seeds_on_their_spread_counts_as_in_a_one_sided_t_test() -> N
     told = []
     for centre in np.linspace(0.12, 0.4, 40):
         values = (centre + 0.05 * draw.standard_normal(3)).tolist()
-        expected = ttest_1samp(values, 0.1, alternative="greater").pvalue < ALPHA
-        expected = bool(expected and np.mean(values) > lucky(0.1, 450))
-        assert is_told_from_chance(values, KNOWN) is expected
+        expected = ttest_1samp(values, 0.1, alternative="greater").pvalue < answer.ALPHA
+        expected = bool(expected and np.mean(values) > answer.lucky(0.1, 450))
+        assert answer.is_told_from_chance(values, KNOWN) is expected
         told.append(expected)
     assert any(told)
     assert not all(told)
@@ -337,15 +336,15 @@ def test_models_that_are_right_by_luck_on_whole_classes_seldom_pass() -> None:
     At a rate of 1 % it would be 40 of them: more than 40 and six standard deviations has a probability below 1e-6.
     """
     right = np.random.default_rng(2).binomial(10, 0.1, size=(4000, 5)) / 10
-    assert sum(is_told_from_chance(values.tolist(), KNOWN) is True for values in right) <= 40 + 6 * math.sqrt(40)
+    assert sum(answer.is_told_from_chance(values.tolist(), KNOWN) is True for values in right) <= 40 + 6 * math.sqrt(40)
 
 
 def test_entity_f1_is_judged_over_seeds_alone() -> None:
     f1 = References(0.0, 0.0, n_tested=None, ceiling=None)
-    assert is_told_from_chance([0.5, 0.6], f1) is None
-    assert is_told_from_chance([0.5, 0.55, 0.6], f1) is True
-    assert is_told_from_chance([0.0, 0.0, 0.01], f1) is False
-    assert warning({1.0: [0.0]}, f1) == ""
+    assert answer.is_told_from_chance([0.5, 0.6], f1) is None
+    assert answer.is_told_from_chance([0.5, 0.55, 0.6], f1) is True
+    assert answer.is_told_from_chance([0.0, 0.0, 0.01], f1) is False
+    assert answer.warning({1.0: [0.0]}, f1) == ""
 
 
 GUESS, ENDS = "guessing gives", "the run ends at"
@@ -366,13 +365,12 @@ LEVELS = f"{GUESS} 25.0 %, the untrained network 40.0 % and {CEILING} 80.0 %"
     ([0.2] * 3, PLAIN, f"{GUESS} 25.0 % and {CEILING} 80.0 %, so it covers 0 % {SHARE}"),
 ])  # fmt: skip
 def test_one_sentence_says_where_the_run_ended(values: list[float], known: References, expected: str) -> None:
-    assert sentence(1.0, values, known).startswith(f"At ε = 1 {ENDS} {100 * fmean(values):.1f} %")
-    assert sentence(1.0, values, known).endswith(expected)
+    assert answer.sentence(1.0, values, known).startswith(f"At ε = 1 {ENDS} {100 * fmean(values):.1f} %")
+    assert answer.sentence(1.0, values, known).endswith(expected)
 
 
 def test_the_warning_names_budgets_rule_and_rate() -> None:
     finals = {0.1: [0.11, 0.1, 0.12], 0.5: [0.12, 0.1, 0.11], 8.0: [0.7, 0.72, 0.71], math.inf: [0.9, 0.9, 0.91]}
-    said = warning(finals, KNOWN)
-    for part in ("at ε = 0.1 (11.0 %) and at ε = 0.5 (11.0 %)", "10.0 % accuracy", "450 test", "3 seeds", "in 100 times"):
-        assert part in said
-    assert warning({8.0: finals[8.0]}, KNOWN) == ""
+    said = answer.warning(finals, KNOWN)
+    includes(said, "at ε = 0.1 (11.0 %) and at ε = 0.5 (11.0 %)", "10.0 % accuracy", "450 test", "3 seeds", "in 100 times")
+    assert answer.warning({8.0: finals[8.0]}, KNOWN) == ""

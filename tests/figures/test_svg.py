@@ -26,8 +26,9 @@ from dpcl_core.figures import curves, html, matching, stream, svg, svg_parts, th
 from dpcl_core.figures.picture import BREAK, Provenance, bold, epsilon_label, epsilon_phrase, epsilon_text
 from dpcl_core.runs import frames
 from tests.figures.making import accuracy, picture_of
-from tests.figures.pictures import ENTRIES, GROUPS, PICTURES
-from tests.support.asserting import includes
+from tests.figures.pictures import PICTURES
+from tests.figures.test_builders import ENTRIES, GROUPS
+from tests.support.asserting import includes, refuses
 from tests.support.signatures import TOLD
 from tests.support.tiers import quick
 
@@ -169,12 +170,6 @@ def circles(root: ElementTree.Element) -> list[tuple[float, float]]:
     return [(float(one.attrib["cx"]), float(one.attrib["cy"])) for one in root.iter(f"{NS}circle")]
 
 
-def boxes(root: ElementTree.Element) -> list[list[float]]:
-    """Left, top, right and bottom of the bars."""
-    found = [[float(one.attrib[name]) for name in ("x", "y", "width", "height")] for one in root.findall(f"{NS}g/{NS}rect")]
-    return [[x, y, x + wide, y + high] for x, y, wide, high in found]
-
-
 def paths(root: ElementTree.Element) -> list[str]:
     return [one.attrib["d"] for one in root.iter(f"{NS}path")]
 
@@ -268,7 +263,9 @@ def test_bars_start_at_zero_share_their_category_and_speak_at_their_ends(is_flat
     names = {"y" if is_flat else "x": ["a", "b"], "orientation": "h" if is_flat else "v", "hovertemplate": "%{x} %{y}"}
     two = [go.Bar(**names, **{"x" if is_flat else "y": values}) for values in ([4, -2], [2, 1])]
     of = document(*two, **{"xaxis" if is_flat else "yaxis": {"range": [-2, 4]}}, bargap=0.5)
-    found = boxes(ElementTree.fromstring(of["svg"]))
+    bars = ElementTree.fromstring(of["svg"]).findall(f"{NS}g/{NS}rect")
+    sizes = [[float(one.attrib[name]) for name in ("x", "y", "width", "height")] for one in bars]
+    found = [[x, y, x + wide, y + high] for x, y, wide, high in sizes]  # left, top, right and bottom
     if is_flat:  # the axis begins at 100, and has 100 pixels for a unit and 150 for a category
         assert found == [[300, 235, 700, 272.5], [100, 85, 300, 122.5], [300, 197.5, 500, 235], [300, 47.5, 400, 85]]
         assert [words for *_, words in of["said"]] == ["4 a", "-2 b", "2 a", "1 b"]
@@ -347,10 +344,8 @@ def test_points_speak_where_they_are_drawn_in_the_words_of_their_template() -> N
     of = document(one, quiet, xaxis={"range": [0, 10]}, yaxis={"range": [0, 2]})
     assert of["said"] == [(100, 310, "a, first & last\n1 of 0: 0.3"), (400, 160, "<c>, first & last\n2 of 5: 0.5")]
     assert circles(ElementTree.fromstring(of["svg"])) == [point[:2] for point in of["said"]]
-    with pytest.raises(KeyError):
-        document(go.Scatter(x=[1], y=[1], mode="lines", hovertemplate="%{marker.size}"))
-    with pytest.raises(ValueError, match="not in"):
-        document(go.Pie(values=[1]))
+    refuses("", document, go.Scatter(x=[1], y=[1], mode="lines", hovertemplate="%{marker.size}"), error=KeyError)
+    refuses("not in", document, go.Pie(values=[1]), error=ValueError)
 
 
 def test_letters_of_a_presenter_are_larger_for_the_same_place() -> None:

@@ -11,7 +11,6 @@ from scipy.special import ndtr, ndtri
 from dpcl_core import engine
 from dpcl_core.events import Guarantee
 from dpcl_core.lessons import label, noise
-from dpcl_core.lessons.label import Listing, Neighbours
 from dpcl_core.methods.features.cosine import CosineParams
 from dpcl_core.privacy.guarantee import guarantee
 from dpcl_core.privacy.ledger import Ledger
@@ -36,13 +35,13 @@ class Releases:
     ledger: Ledger
 
 
-def release(pair: Neighbours, has_person: bool, listing: Listing, epsilon: float, n: int = 1) -> Releases:
+def release(pair: label.Neighbours, has_person: bool, listing: label.Listing, epsilon: float, n: int = 1) -> Releases:
     """n independent releases of one dataset: the list of labels, and noisy class sums for every label on it."""
     labels, sums, ledgers = label._released(pair, has_person, listing, epsilon, [ReleaseNoise() for _ in range(n)])
     return Releases(labels, sums, ledgers[0])
 
 
-def evidence(pair: Neighbours, releases: Releases, listing: Listing, epsilon: float) -> NDArray[np.float64]:
+def evidence(pair: label.Neighbours, releases: Releases, listing: label.Listing, epsilon: float) -> NDArray[np.float64]:
     """Log-likelihood ratio [n] of each release, with the person against without, given all pictures.
 
     If the list depends on the data, it decides alone: each list is possible on one side only. If it is the same on both
@@ -59,7 +58,7 @@ def evidence(pair: Neighbours, releases: Releases, listing: Listing, epsilon: fl
     return np.asarray(((sums - others) @ person - 0.5 * person @ person) / std**2, np.float64)
 
 
-def play(pair: Neighbours, listing: Listing, epsilon: float, n: int) -> noise.Duel:
+def play(pair: label.Neighbours, listing: label.Listing, epsilon: float, n: int) -> noise.Duel:
     """n rounds with the person and n without, a fresh release each; made in batches, so that memory stays small."""
     sides = []
     for is_in in (True, False):
@@ -78,7 +77,7 @@ def asked(setting: LabelSetting, n_tasks: int, epsilons: Sequence[float], seeds:
     )  # fmt: skip
 
 
-def promise(pair: Neighbours, listing: Listing, epsilon: float, ledger: Ledger) -> Guarantee:
+def promise(pair: label.Neighbours, listing: label.Listing, epsilon: float, ledger: Ledger) -> Guarantee:
     """The guarantee of one release's ledger, as the app states it everywhere."""
     spec = asked(listing, 1, (epsilon,), (0,))
     return guarantee(ledger, spec, Cell(epsilon, 0), unit="example", n_people=len(pair.labels) + 1, n_tasks=1)

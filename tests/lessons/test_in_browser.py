@@ -30,20 +30,18 @@ def run(name: str, case: str) -> Any:
     return javascript.run(LESSON.module, "const game = opened(fromPython);" + DRAWS + case, sent=game)
 
 
-@javascript.NEEDED
 def test_the_noise_is_standard_normal() -> None:
     """A Kolmogorov-Smirnov test of 20,000 draws that fails by chance once in a million; a spread 5 % off has p < 1e-9."""
-    found = run("label", "console.log(JSON.stringify([...normals(20001)]));")
+    found = run("label", "return [...normals(20001)];")
     assert len(found) == 20001
     assert kstest(found, "norm").pvalue > 1e-6
 
 
-@javascript.NEEDED
 def test_releases_are_the_lessons_sums_and_lists(told: label_game.Neighbours) -> None:
     """Without noise the sums of unit rows; the document keeps them in single precision."""
     case = (
         "const sides = [false, true].flatMap((isIn) => ['data', 'prior-const'].map((list) => release(game, isIn, list, 0)));"
-        "console.log(JSON.stringify(sides.map(({ labels, sums }) => ({ labels, sums: sums.map((s) => s && [...s]) }))));"
+        "return sides.map(({ labels, sums }) => ({ labels, sums: sums.map((s) => s && [...s]) }));"
     )
     found = iter(run("label", case))
     for is_in in (False, True):
@@ -55,17 +53,14 @@ def test_releases_are_the_lessons_sums_and_lists(told: label_game.Neighbours) ->
                 np.testing.assert_allclose(one["sums"][label], rows[labels == label].sum(axis=0), rtol=1e-6, atol=1e-5)
 
 
-@javascript.NEEDED
 def test_the_attackers_evidence_is_the_lessons(told: label_game.Neighbours) -> None:
     """Sums in single precision move the evidence by as much."""
     released = reference.release(told, True, "prior-const", 1.0, 3)
     sums = released.sums[:, told.label].tolist()
-    case = f"console.log(JSON.stringify({json.dumps(sums)}.map((s) => sumEvidence(game, s, {SIGMA!r}))));"
-    found = run("label", case)
+    found = run("label", f"return {json.dumps(sums)}.map((s) => sumEvidence(game, s, {SIGMA!r}));")
     np.testing.assert_allclose(found, reference.evidence(told, released, "prior-const", 1.0), rtol=1e-5, atol=1e-6)
 
 
-@javascript.NEEDED
 @pytest.mark.parametrize("epsilon", [0.5, 8.0])
 def test_a_public_list_is_attacked_as_well_as_anybody_can_and_the_list_from_the_data_always(epsilon: float) -> None:
     """Five standard errors around the best possible, 6e-7; no cut above the exact curve, in one of a million games."""
@@ -73,10 +68,10 @@ def test_a_public_list_is_attacked_as_well_as_anybody_can_and_the_list_from_the_
     case = (
         f"const std = {sigma!r}, duel = play(game, 'prior-const', std, 5000);"
         "const four = { ...game, counts: game.counts.map((n, c) => (c === game.label ? 4 : n)) };"
-        "console.log(JSON.stringify({ held: counted(duel), isHeld: isHeld(duel, std, curve(duel, 40)), "
+        "return { held: counted(duel), isHeld: isHeld(duel, std, curve(duel, 40)), "
         "broken: isHeld(duel, 2 * std, curve(duel, 40)), free: counted(play(game, 'data', std, 100)), "
         "rule: counted(play(four, 'data', std, 100, 5)), empty: counted(playEmpty(game, true, std, 5000)),"
-        "none: counted(playEmpty(game, false, std, 100)) }));"
+        "none: counted(playEmpty(game, false, std, 100)) };"
     )
     found = run("label", case)
     best = statement.gaussian_odds_bound(sigma)
@@ -88,16 +83,15 @@ def test_a_public_list_is_attacked_as_well_as_anybody_can_and_the_list_from_the_
         assert (found[name]["hits"], found[name]["falseAlarms"]) == (100, 0)
 
 
-@javascript.NEEDED
 def test_bounds_and_curves_are_the_lessons() -> None:
     """Limits of shares are searched to 1e-15, the normal quantile to 1e-14."""
     counts = [(10, 10, 0, 10), (2000, 2000, 0, 2000), (900, 1000, 80, 1000), (540, 1000, 480, 1000), (0, 50, 0, 50)]
     counts += [(3, 7, 1, 9), (7, 9, 0, 40)]
     alarms = [0.0, 1e-4, 0.01, 0.3, 0.9, 1.0]
     case = (
-        f"console.log(JSON.stringify({{ bounds: {json.dumps(counts)}.map((one) => boundOfCounts(...one, 1e-5)),"
+        f"return {{ bounds: {json.dumps(counts)}.map((one) => boundOfCounts(...one, 1e-5)),"
         f"exact: {json.dumps(alarms)}.map((a) => exactHits(a, {SIGMA!r})),"
-        f"promised: {json.dumps(alarms)}.map((a) => promisedHits(a, 1, 1e-5)) }}));"
+        f"promised: {json.dumps(alarms)}.map((a) => promisedHits(a, 1, 1e-5)) }};"
     )
     found = run("label", case)
     np.testing.assert_allclose(found["bounds"], [bound_of_counts(*one, 1e-5) for one in counts], rtol=1e-8)
@@ -105,36 +99,29 @@ def test_bounds_and_curves_are_the_lessons() -> None:
     np.testing.assert_allclose(found["promised"], noise.promised_hits(np.array(alarms), 1.0, 1e-5), rtol=1e-12)
 
 
-@javascript.NEEDED
 def test_without_noise_the_classifier_is_that_of_a_run() -> None:
     """Ties apart, of which these digits have none, both name the same class for every picture."""
     streams = {cut: [noise.stream(cut, seed) for seed in (0, 1)] for cut in (2, 10)}
     orders = {cut: [[c for task in one.tasks for c in task.prior] for one in pair] for cut, pair in streams.items()}
-    case = (
-        f"console.log(JSON.stringify(Object.entries({json.dumps(orders)}).map(([cut, orders]) => orders.map((order) => "
-        "finalAccuracy(game, true, Number(cut), 0, order)))));"
-    )
-    for cut, found in zip(orders, run("noise", case), strict=True):
+    all_of = "orders.map((order) => finalAccuracy(game, true, Number(cut), 0, order))"
+    accuracies = run("noise", f"return Object.entries({json.dumps(orders)}).map(([cut, orders]) => {all_of});")
+    for cut, found in zip(orders, accuracies, strict=True):
         assert found == pytest.approx(reference.learned("prior-const", cut, (math.inf,), (0, 1))[0][math.inf], abs=1e-12)
 
 
-@javascript.NEEDED
 def test_the_noise_grows_by_its_formula_and_remembered_noise_is_as_wide_as_its_own() -> None:
     """200 x 64 numbers a number of tasks, five standard errors (6e-7)."""
-    case = (
-        "console.log(JSON.stringify([...[true, false].map((one) => measuredStd(one, 3, 10, 200, 64)),"
-        "[1, 10, 50].map((n) => measuredRemembered(n, 200, 64))]));"
-    )
-    added, alone, remembered = map(np.array, run("noise", case))
+    of_all, remembering = "measuredStd(one, 3, 10, 200, 64)", "[1, 10, 50].map((n) => measuredRemembered(n, 200, 64))"
+    found = run("noise", f"return [...[true, false].map((one) => {of_all}), {remembering}];")
+    added, alone, remembered = map(np.array, found)
     least = [continual.choose(n).least for n in (1, 10, 50)]
     ratios = [added / (3 * np.sqrt(np.arange(1, 11))), alone / 3, remembered / least]
     assert np.concatenate(ratios) == pytest.approx(1, abs=5 / math.sqrt(2 * 200 * 64))
 
 
-@javascript.NEEDED
 @pytest.mark.parametrize("n_tasks", [1, 5, 40])
 def test_the_square_root_is_that_of_the_mechanism(n_tasks: int) -> None:
-    shown = "console.log(JSON.stringify([[...of.column], [...of.decoder], of.sensitivity, of.noise]));"
+    shown = "return [[...of.column], [...of.decoder], of.sensitivity, of.noise];"
     column, decoder, sensitivity, spread = run("noise", f"const of = squareRoot({n_tasks}); {shown}")
     of = continual.square_root(n_tasks)
     assert column == of.column.tolist()
@@ -143,12 +130,11 @@ def test_the_square_root_is_that_of_the_mechanism(n_tasks: int) -> None:
     assert spread == pytest.approx(continual.choose(n_tasks).least, rel=1e-6)
 
 
-@javascript.NEEDED
 @pytest.mark.parametrize(("way", "std", "least"), [("per task", 20.0, 0), ("one list", 20.0, 0), ("shrunk", 14.0, 0.3)])
 def test_noise_moves_the_classifier_as_written_out_plainly(way: str, std: float, least: float) -> None:
     """The released sums of each digit's task, or of all tasks; shrunk by the mechanism's rule on every task."""
     n_tasks, rest = 5, f"[...Array(10).keys()], given, {json.dumps(way == 'shrunk')}"
-    found = run("noise", f"console.log(finalAccuracy(game, {json.dumps(way != 'per task')}, {n_tasks}, {std}, {rest}));")
+    found = run("noise", f"return finalAccuracy(game, {json.dumps(way != 'per task')}, {n_tasks}, {std}, {rest});")
     ((rows, labels, _, truth),) = noise.unit_digits(1)
     n_layers = 1 if way == "per task" else n_tasks
     released = std * np.sin(np.arange(1, 10 * n_layers * 64 + 1, dtype=np.float64) ** 2).reshape(10, n_layers, 64)
@@ -161,21 +147,19 @@ def test_noise_moves_the_classifier_as_written_out_plainly(way: str, std: float,
     assert least <= found < (0.9 if way == "shrunk" else 0.8), "the noise must show"
 
 
-@javascript.NEEDED
 def test_shrinking_takes_back_most_of_what_one_list_costs() -> None:
     """Ten tasks at epsilon 1, 40 runs each. Measured: 64, 85 and 87 %, deviations at most 7: ten points are six errors."""
     std = gaussian.sigma(1.0, 1e-5)
     case = (
         f"const all = (...rest) => meanOf(Array.from({{ length: 40 }}, () => finalAccuracy(game, ...rest)));"
-        f"console.log(JSON.stringify([all(true, 10, {std}), all(true, 10, {std}, undefined, undefined, true)]));"
+        f"return [all(true, 10, {std}), all(true, 10, {std}, undefined, undefined, true)];"
     )
     added_up, kept = run("noise", case)
     assert kept > added_up + 0.1
 
 
-@javascript.NEEDED
 def test_every_step_has_its_code_and_the_other_way_round() -> None:
-    found = run("label", "console.log(JSON.stringify([labelSteps, noiseSteps].map(Object.keys)));")
+    found = run("label", "return [labelSteps, noiseSteps].map(Object.keys);")
     assert found == [[step.key for step in text.load(name).steps] for name in text.IN_BROWSER]
 
 
@@ -228,7 +212,6 @@ def test_promises_are_those_of_the_ledger(told: label_game.Neighbours) -> None:
             assert words.headline == document["game"]["promises"]["2"]
 
 
-@javascript.NEEDED
 def test_a_figures_file_has_every_named_point_and_survives_commas_and_quotes() -> None:
     case = """
         const series = [
@@ -236,7 +219,7 @@ def test_a_figures_file_has_every_named_point_and_survives_commas_and_quotes() -
             { name: 'one, "promised"', points: [[1, 2], [3, 4.5]] },
             { name: "own", points: [[10, 0.125]], half: [0.01] },
         ];
-        console.log(JSON.stringify(csv(drawnNumbers({ title: "tasks" }, { title: "accuracy" }, series))));
+        return csv(drawnNumbers({ title: "tasks" }, { title: "accuracy" }, series));
     """
     head, *rows = csv.reader(run("noise", case).splitlines())
     assert head == ["series", "tasks", "accuracy", "half width of the interval"]

@@ -11,7 +11,6 @@ from dpcl_core import checks, paths
 from dpcl_core.attacks import one_run
 from dpcl_core.events import ScoredText
 from dpcl_core.explorers import matching
-from dpcl_core.explorers.matching import CENTRED, adjusted_rand
 from dpcl_core.explorers.tokens import AGAINST, EVERY, Dials, gathered, recall, scores, warning
 from dpcl_core.lessons import modes, noise
 from dpcl_core.methods.federated.matchers import PublicView
@@ -154,12 +153,12 @@ def test_what_it_offers_to_train_can_be_trained(method: str) -> None:
 
 TRIAL = """
 const { lists, at, labellings, noise } = fromPython;
-console.log(JSON.stringify({
+return {
   placed: at.map((place) => placed(lists, place, noise)),
   pictures: lists.pictures.start.map((_, entry) => picture(lists, entry, noise)),
   indices: labellings.map(([groups, modes]) => adjustedRand(groups, modes)),
   right: countRight(lists.groups.random[0][0], lists.modes),
-}));
+};
 """
 
 
@@ -198,7 +197,6 @@ def test_axes_stay_as_anchors_change() -> None:
         assert all(((scale * placed - target) ** 2).sum() > nearest for scale in (0.95, 1.05))
 
 
-@javascript.NEEDED
 @pytest.mark.parametrize("length", make_anchors.LENGTHS)
 def test_the_browser_moves_draws_and_counts_as_python_does(length: int) -> None:
     """Places and pixels are written with three decimals: start and step are each off by half of the last."""
@@ -268,13 +266,13 @@ def test_noise_on_a_sum_is_shared_by_its_clients_and_noise_on_a_list_is_not() ->
 
 def test_matching_on_the_client_works_where_noisy_lists_cannot_be_matched() -> None:
     world = modes.world(n_clients=50, draw=1)
-    on_client = modes.client_side(world, CENTRED, 50, 4.0, modes.N_ROUNDS, 1)
-    noisy = modes.server_side(world, CENTRED, 50, modes.std_of_lists(world, 4.0), 1)
-    agreements = [adjusted_rand(found.ids.ravel(), world.modes.ravel()) for found in (on_client, noisy)]
+    on_client = modes.client_side(world, matching.CENTRED, 50, 4.0, modes.N_ROUNDS, 1)
+    noisy = modes.server_side(world, matching.CENTRED, 50, modes.std_of_lists(world, 4.0), 1)
+    agreements = [matching.adjusted_rand(found.ids.ravel(), world.modes.ravel()) for found in (on_client, noisy)]
     assert agreements[0] > 0.7 > 0.15 > abs(agreements[1])
-    again = modes.client_side(world, CENTRED, 50, 4.0, modes.N_ROUNDS, 1)
+    again = modes.client_side(world, matching.CENTRED, 50, 4.0, modes.N_ROUNDS, 1)
     assert np.array_equal(again.prototypes, on_client.prototypes)
-    assert not modes.client_side(world, CENTRED, 50, math.inf, 1, 1).noise_std
+    assert not modes.client_side(world, matching.CENTRED, 50, math.inf, 1, 1).noise_std
 
 
 # Lesson 4: the corpus is scored as it stands, what is known by heart scores 0, and measures do not move by themselves.

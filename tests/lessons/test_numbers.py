@@ -12,7 +12,6 @@ from dpcl_core.methods.common.method import PublicContext
 from dpcl_core.methods.features.cosine import CosineClassifier
 from dpcl_core.privacy import accounting, gaussian, statement
 from dpcl_core.privacy.ledger import Ledger
-from dpcl_core.privacy.statement import odds_bound
 from dpcl_core.privacy.sums import unit_rows
 from dpcl_core.scenarios.stream import Examples, Task
 from dpcl_core.spec import Cell
@@ -215,7 +214,7 @@ def test_an_averaging_attacker_is_as_good_as_can_be_and_no_better() -> None:
         best = adding.best_of_averages(1.0, n)
         found = adding.averaged(1.0, n, 20_000).share_right
         assert found == pytest.approx(best, abs=5 * math.sqrt(best * (1 - best) / 40_000))
-        assert best <= odds_bound(adding.total(1.0, n), adding.DELTA)
+        assert best <= statement.odds_bound(adding.total(1.0, n), adding.DELTA)
 
 
 def test_sampling_helps_more_the_fewer_are_drawn_and_not_at_all_with_everybody() -> None:
@@ -411,7 +410,7 @@ def test_a_batch_gives_the_mean_weighted_by_the_errors_of_the_unit() -> None:
 def test_belief_in_a_secret_is_bounded_by_bayes() -> None:
     """The worst release reaches the bound: one secret e^ε times as likely as every other."""
     for epsilon in (0.1, 1.0, 10.0):
-        assert network.named(epsilon, 2) == pytest.approx(odds_bound(epsilon, 0.0))
+        assert network.named(epsilon, 2) == pytest.approx(statement.odds_bound(epsilon, 0.0))
         likelihoods = np.array([math.exp(epsilon), *np.ones(99)])
         assert network.named(epsilon, 100) == pytest.approx((likelihoods / likelihoods.sum())[0])
     assert network.named(0.0, 10) == pytest.approx(0.1)

@@ -14,10 +14,8 @@ import streamlit as st
 from streamlit.components.v2 import manifest_scanner
 from streamlit.runtime.pages_manager import PagesManager
 from streamlit.testing.v1 import AppTest
-from streamlit.testing.v1.element_tree import Button
 
 from dpcl_core.elements.element import PICTURE
-from dpcl_core.runs.store import Store
 from pages.parts import document, figure_card
 from tests.support.waiting import PATIENCE_SECONDS
 
@@ -57,13 +55,19 @@ def installed_components() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def nothing_raised(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No run of a page may end in an exception."""
+def sound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No run of a page may end in an exception, leave a figure without words, or offer two options of one title.
+
+    A browser tells a select box's options apart by their words alone: equal ones lead to the first of them.
+    """
     run = AppTest._run
 
     def checked(page: AppTest, *arguments: object, **named: object) -> AppTest:
         run(page, *arguments, **named)  # type: ignore[arg-type]
         assert not page.exception, page.exception[0].value
+        assert all(chart.proto.alt for chart in page.get("plotly_chart"))
+        assert all(drawing.attrib["aria-label"] for drawing in drawings(page))
+        assert all(len(set(box.options)) == len(box.options) for box in page.selectbox)
         return page
 
     monkeypatch.setattr(AppTest, "_run", checked)
@@ -80,17 +84,12 @@ def idle(monkeypatch: pytest.MonkeyPatch) -> None:
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty home with no store yet; the app's caches are emptied with it."""
     monkeypatch.setenv("DPCL_HOME", str(tmp_path))
-    monkeypatch.delenv("DPCL_STORE", raising=False)
+    for name in ("DPCL_STORE", "DPCL_DATA"):
+        monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     st.cache_resource.clear()
     st.cache_data.clear()
     return tmp_path
-
-
-@pytest.fixture
-def store(home: Path) -> Store:
-    """The store the pages will open."""
-    return Store()
 
 
 @pytest.fixture
@@ -116,11 +115,6 @@ def open_page(home: Path, monkeypatch: pytest.MonkeyPatch) -> Open:
     return opened
 
 
-def button(page: AppTest, label: str) -> Button | None:
-    """The first button of the page with this label."""
-    return next((button for button in page.button if button.label == label), None)
-
-
 def press(page: AppTest, label: str) -> AppTest:
     """The page after a press on the button with this label, else on the first whose label begins so."""
     found = sorted((one for one in page.button if one.label.startswith(label)), key=lambda one: one.label != label)
@@ -144,10 +138,15 @@ def address(page: AppTest) -> dict[str, str]:
     return {key: text if isinstance(text, str) else text[0] for key, text in dict(page.query_params).items()}
 
 
+def turned(page: AppTest, control: str, value: object = True) -> AppTest:
+    """The page after a press for which AppTest has no hands: something unfolded, another tab, a choice of a control."""
+    page.session_state[control] = value
+    return page.run()
+
+
 def unfolded(page: AppTest, name: str, *, is_open: bool = True) -> AppTest:
     """Train with one of its folds ("advanced", "more" or "tune") opened or closed."""
-    page.session_state[f"train-{name}-{page.session_state['view:train'].epoch}"] = is_open
-    return page.run()
+    return turned(page, f"train-{name}-{page.session_state['view:train'].epoch}", is_open)
 
 
 def words(page: AppTest) -> str:

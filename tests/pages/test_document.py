@@ -14,7 +14,6 @@ from starlette.routing import Route, WebSocketRoute
 from starlette.testclient import TestClient
 from starlette.types import Message
 from starlette.websockets import WebSocket
-from streamlit import config, runtime
 from streamlit.proto.BackMsg_pb2 import BackMsg
 from streamlit.proto.ClientState_pb2 import ClientState
 from streamlit.proto.WidgetStates_pb2 import WidgetState
@@ -232,13 +231,13 @@ def as_configured() -> Iterator[None]:
     before = {name: st.get_option(name) for name in ("server.address", "server.allowedHosts")}
     yield
     for name, value in before.items():
-        config.set_option(name, value)
+        st.config.set_option(name, value)
 
 
 def answers(kind: str, host: str | None, address: str, hosts: list[str] | None = None) -> list[Message]:
     """What a server at this address, with these allowed hosts, sends to a request under this name."""
-    config.set_option("server.address", address)
-    config.set_option("server.allowedHosts", hosts or [])
+    st.config.set_option("server.address", address)
+    st.config.set_option("server.allowedHosts", hosts or [])
     sent: list[Message] = []
 
     async def send(message: Message) -> None:
@@ -288,7 +287,7 @@ def test_every_answer_says_what_browsers_may_do_with_it(frames: str, monkeypatch
 def test_uploads_that_no_page_knows_go(monkeypatch: Patch) -> None:
     """Anybody whose page is open may send as many as they like."""
     manager = MemoryUploadedFileManager("/upload")
-    monkeypatch.setattr(runtime, "get_instance", lambda: SimpleNamespace(uploaded_file_mgr=manager))
+    monkeypatch.setattr(st.runtime, "get_instance", lambda: SimpleNamespace(uploaded_file_mgr=manager))
     monkeypatch.setattr(fields, "_MOST_BYTES", 500)
 
     def left(size: int, *sent: tuple[str, str]) -> list[tuple[str, str]]:

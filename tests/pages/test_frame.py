@@ -22,7 +22,7 @@ from pages.parts import figure_card, layout
 from pages.parts.text import plain
 from scripts import citations
 from tests.pages.conftest import ROOT, Open, Patch, address, words
-from tests.support.asserting import includes
+from tests.support.asserting import includes, raising
 
 CITED = (
     ("software", "dpcl2026"), ("article", "tobaben2025"), ("inproceedings", "lai2022"), ("article", "zhan"),
@@ -34,10 +34,8 @@ _FORBIDDEN = re.compile(r"\b(anonymous|anonymised|guaranteed|zero risk|encrypted
 @pytest.mark.parametrize("name", ["train", "runs", "compare", "questions"])
 @pytest.mark.parametrize("is_full", [False, True])
 def test_trouble_of_the_store_is_told(open_page: Open, home: Path, monkeypatch: Patch, name: str, is_full: bool) -> None:
-    def full(*_: object, **__: object) -> None:
-        raise StoreTrouble("The disk is full: free some space.")
-
     if is_full:
+        full = raising(StoreTrouble("The disk is full: free some space."))
         monkeypatch.setattr("dpcl_core.runs.store.Store.reading", full)
     else:  # it cannot be opened
         (home / "file").write_text("not a folder")

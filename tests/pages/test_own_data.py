@@ -16,7 +16,7 @@ from dpcl_core.runs import administration, worker
 from dpcl_core.runs.store import Store
 from dpcl_core.spec import Cell
 from pages.parts import own_data, own_model, train_form, visitor
-from tests.pages.conftest import Open, Patch, labels, press, words
+from tests.pages.conftest import Open, Patch, labels, press, turned, words
 from tests.support import replay
 from tests.support.asserting import includes
 
@@ -26,7 +26,6 @@ NAMES = ("low", "mid", "high", "top")
 @pytest.fixture
 def kept(home: Path, monkeypatch: Patch) -> str:
     """A table that the visitor has kept: own:visits."""
-    monkeypatch.delenv("DPCL_DATA", raising=False)
     monkeypatch.setattr(visitor, "token", lambda: "a" * 32)
     table = home / "visits.csv"
     rows = "".join(f"{row},{NAMES[row % 4]},{'ab'[row % 2]},p{row % 90},s{row % 3}\n" for row in range(360))
@@ -68,7 +67,6 @@ def take_in(source: Path, fields: schema.Schema | schema.Columns, of: str | None
 def unshared(monkeypatch: Patch) -> None:
     """A server on the visitor's own computer."""
     monkeypatch.setattr(visitor, "is_shared", lambda: False)
-    monkeypatch.delenv("DPCL_DATA", raising=False)
 
 
 def drop(monkeypatch: Patch, name: str, content: str) -> None:
@@ -178,8 +176,7 @@ def test_an_upload_that_the_disk_refuses_is_told(home: Path, open_page: Open, mo
     assert open_page("data").error[0].value.startswith("File = visits.csv")
 
 
-def test_data_put_there_by_hand_are_not_changed_here(home: Path, open_page: Open, monkeypatch: Patch) -> None:
-    monkeypatch.delenv("DPCL_DATA", raising=False)
+def test_data_put_there_by_hand_are_not_changed_here(home: Path, open_page: Open) -> None:
     (folder := paths.home() / "data" / "mine").mkdir(parents=True)
     (folder / "mine.csv").write_text("x,label\n1,a\n", encoding="utf-8")
     assert "Change the schema" not in labels(open_page("data"))
@@ -193,8 +190,8 @@ def test_visitors_leave_the_computers_data_alone(kept: str, open_page: Open, sto
     keys = {one.key for one in page.button}
     assert {f"edit-{kept}", f"edit-{computers}", "delete-visits"} <= keys
     assert "delete-visits-2" not in keys
-    page.session_state["budget-visits"] = page.session_state["budget-visits-2"] = True
-    assert [one.key for one in page.run().number_input if one.label == "ε of all runs together"] == ["budget-visits-epsilon"]
+    page = turned(turned(page, "budget-visits"), "budget-visits-2")
+    assert [one.key for one in page.number_input if one.label == "ε of all runs together"] == ["budget-visits-epsilon"]
     monkeypatch.setattr(visitor, "is_shared", lambda: False)
     assert "delete-visits-2" in {one.key for one in open_page("data").button}
 
@@ -220,8 +217,7 @@ def test_an_upload_never_kept_can_be_deleted_and_taken_out(home: Path, open_page
         (folder / "visits.csv").write_text("x,label\n1,a\n", encoding="utf-8")
         page = open_page("data")
         if is_in_box:
-            page.session_state["own-data-file"] = "number of the file", folder / "visits.csv"
-            page.run()
+            turned(page, "own-data-file", ("number of the file", folder / "visits.csv"))
         else:
             press(page, "Delete that file")
         assert not folder.exists()
@@ -243,9 +239,8 @@ def test_an_array_of_people_beside_embeddings_can_be_named(home: Path, open_page
 
 def test_the_owner_declares_and_removes_a_budget_and_start_obeys_it(kept: str, open_page: Open, store: Store) -> None:
     link = train_form.parameters_of(checks.parse(presets.settings(kept)))
-    page = open_page("data")
-    page.session_state["budget-visits"] = True  # the popover is open
-    assert "Budget of" not in words(page.run())
+    page = turned(open_page("data"), "budget-visits")  # the popover is open
+    assert "Budget of" not in words(page)
     field(page, "number_input", "ε of all runs together").set_value(0.5)
     said, left = words(press(page, "Declare")), "epsilon 0.5, delta 0.001"
     assert f"Budget of visits (own data) for all runs on these rows: {left}, for one row left out." in said

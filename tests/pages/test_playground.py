@@ -20,17 +20,17 @@ from dpcl_core.runs.store import Store
 from dpcl_core.scenarios.catalog import IBlurry
 from dpcl_core.spec import LabelSetting
 from pages.parts import state
-from tests.pages.conftest import Open, Patch, drawings, press, words
+from tests.pages.conftest import Open, Patch, drawings, press, turned, words
 from tests.support import replay
-from tests.support.asserting import includes
+from tests.support.asserting import includes, raising
 
 
 def test_first_visit_shows_the_digits_with_their_promise(open_page: Open) -> None:
     page = open_page("explore", view="playground")
     includes(words(page), "After 5 tasks: 90.0 % without noise, ", TEACHING)
     assert "Whatever is published" not in words(page), "a statement opens when it is asked for"
-    page.session_state["play-promise"] = True
-    includes(words(page.run()), "at most 2.72 times likelier because of any", "For teaching only: a recorded noise seed")
+    said = words(turned(page, "play-promise"))
+    includes(said, "at most 2.72 times likelier because of any", "For teaching only: a recorded noise seed")
     assert len(drawings(page)) == 1  # the other tabs draw when they are opened
 
 
@@ -62,10 +62,7 @@ def test_the_plain_slider_says_the_same_as_the_element(open_page: Open) -> None:
 
 
 def test_elements_that_cannot_load_give_way_to_slider_and_plotly(open_page: Open, monkeypatch: Patch) -> None:
-    def missing(element: object) -> None:
-        raise FileNotFoundError("drag.mjs")
-
-    monkeypatch.setattr("pages.parts.figure_card.mounted", missing)
+    monkeypatch.setattr("pages.parts.figure_card.mounted", raising(FileNotFoundError("drag.mjs")))
     page = open_page("explore", view="playground")
     assert page.get("plotly_chart"), "and figures are drawn by Plotly"
     assert page.select_slider[0].value == 1.0

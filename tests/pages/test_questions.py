@@ -35,14 +35,13 @@ def pressable(monkeypatch: Patch) -> None:
     usual = figure_card.mounted
 
     def mounted(element: Element) -> Callable[..., None]:
-        def draw(*, key: str, data: dict[str, Any], **on_change: Callable[[], None]) -> None:
-            def press(what: str, name: object) -> None:
-                st.session_state[key] = {what: name}
-                on_change[f"on_{what}_change"]()
+        def draw(*, key: str, data: dict[str, Any], on_open_change: Callable[[], None]) -> None:
+            def press(name: str) -> None:
+                st.session_state[key] = {"open": name}
+                on_open_change()
 
-            for one in (one for group in data["groups"] for one in group["cards"]):
-                st.button("Open", key=f"open-{one['name']}", on_click=press, args=("open", one["name"]))
-            st.button("Forged", key="forged", on_click=press, args=("open", "no question"))
+            for name in (*(one["name"] for group in data["groups"] for one in group["cards"]), "no question"):
+                st.button("Open", key=f"open-{name}", on_click=press, args=(name,))
 
         return draw if element is GALLERY else usual(element)
 
@@ -115,7 +114,7 @@ def test_an_answer_is_told_in_the_quantity_asked_with_what_is_excluded(open_page
 def test_a_card_opens_its_answer_a_link_leads_back_and_a_forged_press_is_nothing(open_page: Open, pressable: None) -> None:
     """A card replaces the address; afterwards the same address is a link, not a browser that is behind."""
     page = open_page("questions", p="own", v="1")
-    page.button(key="forged").click().run()
+    page.button(key="open-no question").click().run()
     assert page.title[0].value == "Questions"
     page.button(key=f"open-{NAME}").click().run()
     assert page.title[0].value == questions.of_preset(NAME).asked

@@ -158,19 +158,13 @@ def test_retry_queues_the_same_settings(open_page: Open, store: Store, idle: Non
     assert (newest.status, newest.spec) == ("queued", SPEC)
 
 
-def _lost(store: Store, arrays: bytes) -> str:
-    """A run whose process died after its first task, with these arrays as the state of its method."""
-    run_id = replay.claim(store, SPEC)
-    resumption.Stored(store, run_id).save(Checkpoint(0, 0, (), "{}", arrays))
-    store.append(run_id, ALL[:13])
-    store.mark_failed(store.get(run_id), replay.a_failure("worker-died"))
-    return run_id
-
-
 @pytest.mark.parametrize("where", ["runs", "train"])
 @pytest.mark.parametrize("is_damaged", [False, True])
 def test_a_lost_run_resumes_unless_damaged(open_page: Open, store: Store, idle: None, where: str, is_damaged: bool) -> None:
-    run_id = _lost(store, b"no state" if is_damaged else save({}))
+    run_id = replay.claim(store, SPEC)  # whose process dies after its first task
+    resumption.Stored(store, run_id).save(Checkpoint(0, 0, (), "{}", b"no state" if is_damaged else save({})))
+    store.append(run_id, ALL[:13])
+    store.mark_failed(store.get(run_id), replay.a_failure("worker-died"))
     page = _tick(open_page("runs"), 0) if where == "runs" else open_page("train", run=run_id)
     assert "Retry" in labels(page)
     assert ("Resume" in labels(page)) is not is_damaged

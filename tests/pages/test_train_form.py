@@ -19,7 +19,7 @@ from dpcl_core.scenarios.catalog import Blurry
 from dpcl_core.spec import RunSpec
 from pages.parts import start_box, train_form
 from tests.data.making import write_pair
-from tests.pages.conftest import Open, Patch, address, box, button, press, unfolded, words
+from tests.pages.conftest import Open, Patch, address, box, labels, press, turned, unfolded, words
 from tests.support import replay, tuned
 
 _EPOCHS = {"m": "agem", "e": "inf", "p.variant": "heterogeneous"}
@@ -216,9 +216,8 @@ def test_a_link_to_a_run_may_say_more_and_a_tracker_alone_is_no_link(open_page: 
     ({"e": "8"}, ""),
 ])  # fmt: skip
 def test_a_budget_that_no_model_survives_is_told_before_the_start(open_page: Open, query: dict[str, str], said: str) -> None:
-    page = open_page("train", v="1", **query)
-    page.session_state["noise-warning"] = True  # a popover is drawn when it is opened
-    shown = words(page.run())
+    page = turned(open_page("train", v="1", **query), "noise-warning")  # a popover is drawn when it is opened
+    shown = words(page)
     assert said in shown
     assert ("longest signal" in shown) is (query["e"] == "0.1,8")
     assert not page.button(key="start").disabled
@@ -298,10 +297,10 @@ def test_a_question_without_its_network_leads_to_its_smaller_form(open_page: Ope
     page = open_page("train", v="1", question=name)
     assert page.button(key="start").disabled
     assert f"“{presets.about(name).title}”" in words(page)
-    assert button(page, "Back to it") is None
+    assert "Back to it" not in labels(page)
     page = press(page, "The same, small")
     assert page.query_params["question"] == f"{name}-small"
-    assert button(page, "The same, small") is None
+    assert "The same, small" not in labels(page)
 
 
 def test_folded_settings_are_those_of_the_link_and_stay_when_the_fold_is_closed(open_page: Open) -> None:

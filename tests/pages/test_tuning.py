@@ -132,14 +132,13 @@ def test_tunings_so_far_are_listed_and_opened_without_a_link(open_page: Open, st
 # The audit of a run on Train, Runs and Privacy: every state in words, its numbers side by side, red only for an error.
 
 
-SPEC = replay.a_spec(epsilons=(1.0, 8.0), seeds=(0,))
 BROKEN = Failure("internal", "The program itself went wrong (ValueError: no); the settings are kept.", "Traceback: made up")
 FOUND = (audited.result(1.0, 0.437), audited.result(8.0, 4.625))
 
 
 @pytest.fixture
 def run_id(store: Store) -> str:
-    return replay.finished(store, SPEC)
+    return replay.finished(store, replay.a_spec(epsilons=(1.0, 8.0), seeds=(0,)))
 
 
 @pytest.mark.parametrize(("status", "results", "failure", "says", "button"), [

@@ -19,7 +19,6 @@ from dpcl_core.cli import main
 from dpcl_core.data import own
 from dpcl_core.runs import administration, queue
 from dpcl_core.runs.audits import Audits
-from dpcl_core.runs.queue import Limits, Visitor
 from dpcl_core.runs.rooms import Rooms
 from dpcl_core.runs.store import Store
 from pages.parts import state, visitor
@@ -140,10 +139,8 @@ def brought(name: str, owner: str | None) -> Path:
 
 
 @pytest.fixture
-def owned(tmp_path: Path, monkeypatch: Patch) -> None:
+def owned(home: Path, monkeypatch: Patch) -> None:
     """Data of two visitors and of the computer; the first visitor is here."""
-    monkeypatch.setenv("DPCL_HOME", str(tmp_path))
-    monkeypatch.delenv("DPCL_DATA", raising=False)
     monkeypatch.setattr(visitor, "token", lambda: "a" * 32)
     for name, owner in (("mine", visitor.digest()), ("hers", "b" * 64), ("everybodys", None)):
         (brought(name, owner) / f"{name}.csv").write_text("x,label\n1,a\n", encoding="utf-8")
@@ -234,7 +231,6 @@ PRIVATE = replace(SPEC, data=replace(SPEC.data, dataset="own:salaries"))
 @pytest.fixture
 def as_visitor(home: Path, monkeypatch: Patch) -> Callable[[str], None]:
     """Makes somebody the visitor of the pages of a server that others reach."""
-    monkeypatch.delenv("DPCL_DATA", raising=False)
     monkeypatch.setattr(visitor, "is_shared", lambda: True)
     return lambda token: monkeypatch.setattr(visitor, "token", lambda: token)
 
@@ -278,8 +274,7 @@ def test_a_link_to_it_says_the_same_as_one_to_no_run(name: str, key: str, run_id
 
 @pytest.mark.parametrize("dataset", ["own:salaries", "own:nothing"])
 def test_a_form_for_anothers_data_is_refused_as_one_for_none(dataset: str, run_id: str, open_page: Open) -> None:
-    schema = paths.home() / "data" / "salaries" / "schema.toml"
-    schema.write_text('title = "Clinic payroll"\n', encoding="utf-8")
+    (paths.home() / "data" / "salaries" / "schema.toml").write_text('title = "Clinic payroll"\n', encoding="utf-8")
     page = open_page("train", v="1", d=dataset)
     assert f"{dataset}: is none of your data on this server" in words(page)
     assert set(trace(page)) <= ({"salaries"} if "salaries" in dataset else set()), "the name is his own guess"
@@ -335,7 +330,7 @@ def visited(store: Store, monkeypatch: Patch) -> Store:
     monkeypatch.setenv(queue.VARIABLE, "usual")
     monkeypatch.setattr(visitor, "digest", lambda: "carol")
     for owner in ("anna", "berta"):
-        theirs = store.as_visitor(Visitor(owner, Limits()))
+        theirs = store.as_visitor(queue.Visitor(owner, queue.Limits()))
         replay.fill(theirs, SPEC, ALL, name="secret title")
         theirs.create(SPEC)
     store.create(SPEC)
@@ -383,8 +378,7 @@ def test_with_the_key_everybodys_runs_are_counted_stopped_and_deleted(open_page:
     assert used["anna"].megabytes > used["berta"].megabytes == 0
 
 
-def test_who_has_only_data_or_an_upload_is_listed_and_deleted(open_page: Open, visited: Store, monkeypatch: Patch) -> None:
-    monkeypatch.delenv("DPCL_DATA", raising=False)
+def test_who_has_only_data_or_an_upload_is_listed_and_deleted(open_page: Open, visited: Store) -> None:
     dora, emil = "d" * 64, "e" * 64
     for name, owner in (("hers", dora), ("hers-2", dora), ("the-computers", "")):
         (brought(name, owner) / "train.csv").write_bytes(bytes(300_000))
@@ -403,8 +397,7 @@ def test_who_has_only_data_or_an_upload_is_listed_and_deleted(open_page: Open, v
     assert visited.present([run_id]) == {}
 
 
-def test_features_go_where_only_some_of_the_data_can_be_deleted(open_page: Open, visited: Store, monkeypatch: Patch) -> None:
-    monkeypatch.delenv("DPCL_DATA", raising=False)
+def test_features_go_where_only_some_of_the_data_can_be_deleted(open_page: Open, visited: Store) -> None:
     dora = "d" * 64
     for name in ("first", "second"):
         (brought(name, dora) / own.ORIGIN).touch()

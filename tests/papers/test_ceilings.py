@@ -23,16 +23,10 @@ from dpcl_core.runs.store import Store
 from dpcl_core.spec import RunSpec
 from pages.parts import state
 from tests.papers import making
-from tests.papers.making import run as made
 from tests.support import replay
 from tests.support.asserting import refusal_of
 
 _NEWS: Mapping[str, Any] = {"dataset": "ag_news", "backbone": "minilm"}
-
-
-@pytest.fixture
-def store(home: Path) -> Store:
-    return Store()
 
 
 def finished(store: Store, spec: RunSpec, averages: Mapping[float, float]) -> str:
@@ -145,7 +139,7 @@ def test_a_run_that_failed_to_learn_is_no_ceiling(monkeypatch: pytest.MonkeyPatc
     """Below what another run reaches without noise on the same tasks, or the untrained network gives; equal will do."""
     asked = presets.load("digits-peft-head")
     endless = {"epsilons": (math.inf,)}
-    at_once = made(lambda epsilon, seed: 0.6, spec=measured.settings(asked), **endless)
+    at_once = making.run(lambda epsilon, seed: 0.6, spec=measured.settings(asked), **endless)
     other, elsewhere = replace(asked, seeds=(7,)), replace(asked, data=replace(asked.data, train_per_class=7))
 
     def known(*records: measured.Measured) -> float | None:
@@ -153,7 +147,7 @@ def test_a_run_that_failed_to_learn_is_no_ceiling(monkeypatch: pytest.MonkeyPatc
         return measured.known(asked)
 
     def reaching(level: float, by_seed: float = 0.0, spec: RunSpec = other, **more: Any) -> measured.Measured:
-        return made(lambda epsilon, seed: level + by_seed * seed, spec=spec, **more)
+        return making.run(lambda epsilon, seed: level + by_seed * seed, spec=spec, **more)
 
     for record, is_known in (
         *((reaching(best, **endless), best <= 0.6) for best in (0.59, 0.6, 0.61)),
@@ -183,7 +177,7 @@ def test_a_head_for_each_task_is_no_ceiling_of_one_head_for_all(monkeypatch: pyt
                       "privacy": {"epsilons": [math.inf]}})
         for head, labels in (("shared", "prior-const"), ("per-task", "prior"))
     )  # fmt: skip
-    records = [made(lambda epsilon, seed: 0.9, spec=measured.settings(per_task), epsilons=(math.inf,))]
+    records = [making.run(lambda epsilon, seed: 0.9, spec=measured.settings(per_task), epsilons=(math.inf,))]
     assert measured.known(per_task) == pytest.approx(0.9)
     assert measured.known(shared) is None
 

@@ -14,7 +14,6 @@ from dpcl_core import checks, metrics, presets
 from dpcl_core.errors import BadInput
 from dpcl_core.figures.statistics import interval, p_value
 from dpcl_core.papers import catalog, claims, comparison, measured, other_data, report
-from dpcl_core.papers.measured import EDITION, Measured
 from dpcl_core.papers.paper import ALIKE_POINTS, Judged, Ordering, Paper, Side, State, judge
 from dpcl_core.spec import RunSpec
 from tests.papers.making import run
@@ -197,7 +196,7 @@ def test_two_runs_that_only_guess_decide_nothing(ordering: Ordering, points: flo
 def test_a_run_that_forgot_all_it_knew_did_more_than_guess() -> None:
     """It ends at chance, 0.2, after having reached 0.2 + 4/5 of what it forgot on each of five tasks."""
 
-    def forgetting(transfer: float) -> Measured:
+    def forgetting(transfer: float) -> measured.Measured:
         made = run(lambda epsilon, seed: 0.2 + 0.001 * seed)
         tasks = {f"task{k}": 0.2 for k in range(1, 6)}
         models = [
@@ -215,10 +214,10 @@ def test_a_run_that_forgot_all_it_knew_did_more_than_guess() -> None:
 
 
 def test_records_of_two_editions_are_not_paired_by_seed() -> None:
-    runs = {"first": run(lambda epsilon, seed: 0.9), "second": replace(BASE, edition=EDITION - 1)}
+    runs = {"first": run(lambda epsilon, seed: 0.9), "second": replace(BASE, edition=measured.EDITION - 1)}
     found = judge(HIGHER, runs, {"first": 1.0, "second": 1.0})
     assert (found.state, found.difference) == ("two editions", None)
-    assert judge(HIGHER, {label: replace(one, edition=EDITION - 1) for label, one in runs.items()}).state == "found"
+    assert judge(HIGHER, {label: replace(one, edition=measured.EDITION - 1) for label, one in runs.items()}).state == "found"
     assert "two editions" in report.range_text(found)
     assert report.range_text(judge(HIGHER, {"first": BASE})) == "not run"
 

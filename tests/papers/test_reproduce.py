@@ -7,14 +7,11 @@ from pathlib import Path
 import pytest
 
 from dpcl_core import checks, engine, presets
-from dpcl_core.data.card import Kind
 from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished, TaskLearned, of_kind
 from dpcl_core.papers import catalog, claims, measured, other_data
-from dpcl_core.papers.catalog import PAPERS
-from dpcl_core.papers.paper import Experiment, Paper
+from dpcl_core.papers.paper import Experiment
 from dpcl_core.runs.store import Store
-from dpcl_core.spec import RunSpec
 from tests.papers import making
 from tests.support.asserting import document_of, includes, printed
 from tests.support.doors import TOGETHER, Change
@@ -51,8 +48,7 @@ def test_every_run_is_carried_out_and_set_beside_what_was_published(capsys: pyte
 
 
 def test_text_names_published_and_ours(capsys: pytest.CaptureFixture[str]) -> None:
-    few = [*TINY, "--set", "seeds=[0]"]
-    status, out, err = called(*LABELS, *few, capsys=capsys)
+    status, out, err = called(*LABELS, *TINY, "--set", "seeds=[0]", capsys=capsys)
     assert status == 0
     includes(out, "plots alone", "cannot tell: A public list per task helps the cosine classifier at a small ε, ε = 1")
     assert "run " in err
@@ -80,8 +76,7 @@ def test_wrong_input_is_one_line_and_nothing_runs(
     status, out, err = called(*arguments, capsys=capsys)
     assert (status, out) == (2, "")
     assert err.count("\n") == 1, err
-    for word in words:
-        assert word in err
+    includes(err, *words)
     assert not (home / "store.sqlite").exists() or not Store().list_runs()
 
 
@@ -113,7 +108,7 @@ def test_finished_runs_are_recorded(
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.skipif("DPCL_DATA" not in os.environ, reason="needs the folder of datasets that DPCL_DATA names")
-@pytest.mark.parametrize("experiment", PAPERS["tobaben"].experiments, ids=lambda experiment: experiment.name)
+@pytest.mark.parametrize("experiment", catalog.PAPERS["tobaben"].experiments, ids=lambda experiment: experiment.name)
 def test_small_forms_finish_every_model(experiment: Experiment) -> None:
     specs = presets.variants(experiment.preset("small")).values()
     finished = [event.cell for spec in specs for event in of_kind(engine.run(spec), CellFinished)]
@@ -123,16 +118,7 @@ def test_small_forms_finish_every_model(experiment: Experiment) -> None:
 # A paper's experiment on other data: how its runs move, which claims are told to hold there, and what is refused.
 
 
-SMALL = ["--set", "seeds=[0, 1, 2]", "--set", "data.backbone=pixels"]
-
-
-def _first(name: str, label: str | None = None) -> RunSpec:
-    runs = presets.variants(name)
-    return runs[label] if label else next(iter(runs.values()))
-
-
 OWN = "own:mine"
-VECTORS: tuple[Kind, str] = ("embedding", ".npz")
 
 
 @pytest.mark.parametrize(("preset", "on", "expected"), [
@@ -147,7 +133,7 @@ VECTORS: tuple[Kind, str] = ("embedding", ".npz")
     ("paper-cslr-ag-news-small", "pacs", ("federated", 7, 250, "lite0")),
 ])
 def test_a_run_keeps_method_and_budget_and_moves_by_public_facts(preset: str, on: str, expected: object) -> None:
-    before = _first(preset)
+    before = next(iter(presets.variants(preset).values()))
     after = other_data.moved(before, on)
     assert (after.method, after.params, after.privacy, after.seeds, after.labels, after.tuned) == (
         before.method, before.params, before.privacy, before.seeds, before.labels, before.tuned
@@ -175,16 +161,11 @@ def test_an_order_of_sources_moves_by_place_and_stays_by_name() -> None:
     assert other_data._order(None, old, ("x",)) is None
 
 
-def _labels_tried() -> tuple[Paper, Experiment, dict[str, RunSpec]]:
+def test_verdicts_there_stand_beside_those_on_the_papers_data() -> None:
+    """On made-up results where the list helps both methods: the cosine's claim is found, "alike" of the ensemble is not."""
     paper, experiment = other_data.of_experiment("paper-label-spaces")
     specs, refused = other_data.planned(experiment, "small", "digits")
     assert not refused
-    return paper, experiment, specs
-
-
-def test_verdicts_there_stand_beside_those_on_the_papers_data() -> None:
-    """On made-up results where the list helps both methods: the cosine's claim is found, "alike" of the ensemble is not."""
-    paper, experiment, specs = _labels_tried()
     level = {"cosine-prior": 0.9, "cosine": 0.6, "ensemble-prior": 0.9, "ensemble": 0.6}
     runs = {
         label: making.run(lambda epsilon, seed, top=level[label]: top + 0.001 * seed, spec=spec, seeds=range(5))
@@ -217,8 +198,8 @@ def test_records_are_of_data_that_no_preset_of_the_family_uses_and_agree_with_th
 
 def test_a_terminal_says_which_claims_hold(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     file = tmp_path / "there.json"
-    asked = ["reproduce", "paper-label-spaces", "--on", "digits", *SMALL, "--set", "data.train_per_class=20"]
-    asked += ["--set", "privacy.epsilons=[1.0, inf]"]
+    sets = ("data.backbone=pixels", "data.train_per_class=20", "seeds=[0, 1, 2]", "privacy.epsilons=[1.0, inf]")
+    asked = ["reproduce", "paper-label-spaces", "--on", "digits", *(word for one in sets for word in ("--set", one))]
     out = printed(capsys, *asked, "--set", "params.epochs=1")  # the cosine classifier has no such setting
     includes(out, "Left out: cosine: params.epochs = 1", "undecided")
     told = document_of(capsys, *asked, "--record", str(file))
@@ -237,7 +218,7 @@ def test_own_data_are_planned_by_public_facts_without_runs_that_protect_nobody(
     experiment = other_data.of_experiment("paper-label-spaces")[1]
     found = []
     for change in (Change(), TOGETHER):
-        lies(VECTORS, change, tmp_path, monkeypatch)
+        lies(("embedding", ".npz"), change, tmp_path, monkeypatch)
         specs, refused = other_data.planned(experiment, "small", OWN)
         found.append((specs, refused))
         assert {spec.privacy.epsilons for spec in specs.values()} == {(1.0, 8.0)}

@@ -125,13 +125,12 @@ def test_encoding_keeps_sixteen_bits_and_forgets_only_what_is_never_looked_at() 
         assert np.nanmax(np.abs(before - after)) <= 1.01 / (N_TEST / 3)  # at most one example a task on the other side
 
 
-@javascript.NEEDED
 @pytest.mark.parametrize("setting", ["prior", "prior-const"])
 def test_the_twin_in_javascript_agrees(setting: str) -> None:
     document = make_playground.encode(prepared(setting))
     case = (
         "const data = decode(fromPython.data), budgets = fromPython.budgets.map((e) => e ?? Infinity);"
-        "console.log(JSON.stringify(budgets.map((e) => ({...accuracies(data, e), sigma: sigma(e, data.delta)}))));"
+        "return budgets.map((e) => ({...accuracies(data, e), sigma: sigma(e, data.delta)}));"
     )
     budgets = [e if math.isfinite(e) else None for e in EPSILONS]
     answers = javascript.run(REPLAY, case, sent={"data": document, "budgets": budgets})
@@ -143,11 +142,10 @@ def test_the_twin_in_javascript_agrees(setting: str) -> None:
         np.testing.assert_allclose(found["classes"], cosine_replay.class_accuracies(data, epsilon), atol=1e-12)
 
 
-@javascript.NEEDED
 def test_the_odds_in_javascript_are_those_of_the_statement() -> None:
     cases = [(epsilon, delta) for epsilon in (0.1, 0.5, 1.0, 2.0, 8.0, 700.0, 1000.0) for delta in (0.0, 1e-5, 0.01, 0.7)]
-    asked = "console.log(JSON.stringify(fromPython.map(([epsilon, delta]) => oddsPercent(epsilon, delta))));"
-    for case, percent in zip(cases, javascript.run(REPLAY, asked, sent=cases), strict=True):
+    percents = javascript.run(REPLAY, "return fromPython.map((one) => oddsPercent(...one));", sent=cases)
+    for case, percent in zip(cases, percents, strict=True):
         assert statement.ODDS.format(percent=percent) == statement.odds(*case)
 
 
@@ -196,15 +194,14 @@ def test_what_wins_is_what_was_specified() -> None:
     assert back["remembered"] > max(back["added"], back["shrunk"]) + 0.25
 
 
-@javascript.NEEDED
 @pytest.mark.parametrize(("n_tasks", "returns"), [(5, False), (10, True), (50, True)])
 def test_the_twin_of_the_four_ways_in_javascript_agrees(n_tasks: int, returns: bool) -> None:
     budgets = [0.3, 1.0, 8.0, None]
     case = (
         f"const digits = openedDigits(fromPython.digits), stream = preparedStream(digits, {n_tasks}, {json.dumps(returns)});"
         "const found = fromPython.budgets.map((e) => armAccuracies(digits, stream, e ?? Infinity));"
-        "console.log(JSON.stringify([found, stream.points,"
-        " [0, 1, 4].map((s) => [0, 1, 2, 77].map((n) => [uniformAt(s, n), normalAt(s, n)]))]));"
+        "const drawn = [0, 1, 4].map((s) => [0, 1, 2, 77].map((n) => [uniformAt(s, n), normalAt(s, n)]));"
+        "return [found, stream.points, drawn];"
     )
     sent = {"digits": cosine_replay.arms_document(), "budgets": budgets}
     found, places, drawn = javascript.run(REPLAY, ARMS, case, sent=sent)
@@ -218,13 +215,12 @@ def test_the_twin_of_the_four_ways_in_javascript_agrees(n_tasks: int, returns: b
             np.testing.assert_allclose(by_arm[arm], expected[arm], atol=1e-12)
 
 
-@javascript.NEEDED
 def test_a_stream_that_forgets_agrees_with_its_twin_in_javascript() -> None:
     cases = [(decay, epsilon) for decay in (0.5, 0.85, 1.0) for epsilon in (0.5, 2.0, None)]
     case = (
         "const digits = openedDigits(fromPython.digits), stream = preparedStream(digits, LASTING, false);"
         "const found = fromPython.cases.map(([decay, e]) => forgetting(digits, stream, decay, e ?? Infinity));"
-        "console.log(JSON.stringify(found.map((one) => Object.values(one).map(({ old, newcomer }) => [old, newcomer]))));"
+        "return found.map((one) => Object.values(one).map(({ old, newcomer }) => [old, newcomer]));"
     )
     sent = {"digits": cosine_replay.arms_document(), "cases": cases}
     for found, (decay, epsilon) in zip(javascript.run(REPLAY, ARMS, case, sent=sent), cases, strict=True):

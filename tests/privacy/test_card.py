@@ -4,7 +4,7 @@ import copy
 import json
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,23 +12,23 @@ import dp_accounting as dp
 import pytest
 
 from dpcl_core import checks, errors
-from dpcl_core.events import CellFinished, Spending, from_json, to_json
+from dpcl_core.events import CellFinished, Planned, Spending, from_json, to_json
 from dpcl_core.privacy import accounting, card, card_document, gaussian, ledger, recount, statement
 from dpcl_core.privacy.guarantee import guarantee
 from dpcl_core.privacy.ledger import HEAD, REPLAY, Ledger, ledger_entries, mechanism
 from dpcl_core.privacy.mechanisms import class_sums_std
-from dpcl_core.spec import Cell
+from dpcl_core.spec import Cell, RunSpec
 from tests.support.asserting import refusal_of, refuses
-from tests.support.planned import plan_of
+from tests.support.planned import charged, plan_of
 from tests.support.tiers import quick
 
 SPEC = checks.parse({"privacy": {"epsilons": [1.0, "inf"]}, "seeds": [0], "labels": "dp-learned"})
 SIGMA = gaussian.sigma(1.0, 1e-5)
-ROOT = Path(__file__).parents[2]
 Change = Callable[[dict[str, Any]], object]
+Books = dict[Cell, Ledger]
 
 
-def ledgers() -> dict[Cell, Ledger]:
+def ledgers() -> Books:
     """Two tasks: learned lists, sums, and a training on random batches whose replay reads the first task's people."""
     found = {cell: Ledger(1e-5, "add-remove", "once") for cell in SPEC.cells()}
     for cell, book in found.items():
@@ -40,15 +40,18 @@ def ledgers() -> dict[Cell, Ledger]:
     return found
 
 
+def ended(made: Books, spec: RunSpec, plan: Planned, unit: str = "example") -> list[CellFinished]:
+    """What the ends of models with these ledgers say."""
+    to_all = {"unit": unit, "n_people": plan.n_people, "n_tasks": 2, "planned": plan}
+    return [
+        CellFinished(cell, {}, guarantee(book, spec, cell, **to_all), 1.0, ledger_entries(book))  # type: ignore[arg-type]
+        for cell, book in made.items()
+    ]
+
+
 def finished() -> list[CellFinished]:
     made = ledgers()
-    return [
-        CellFinished(
-            cell, {}, guarantee(book, SPEC, cell, unit="example", n_people=900, n_tasks=2, planned=plan_of(made)), 1.0,
-            ledger_entries(book),
-        )
-        for cell, book in made.items()
-    ]  # fmt: skip
+    return ended(made, SPEC, plan_of(made))
 
 
 def a_card() -> dict[str, Any]:
@@ -220,17 +223,14 @@ def test_too_many_kinds_of_steps_are_not_added_up() -> None:
 def example() -> dict[str, Any]:
     """The card of the documents: one model, two tasks, one noisy release each."""
     spec = checks.parse({"privacy": {"epsilons": [1.0]}, "seeds": [0], "labels": "prior-const"})
-    ((cell, book),) = books(budgets=(1.0,), seeds=(0,)).items()
-    for task in range(2):
-        book.spend(dp.GaussianDpEvent(class_sums_std(1.0, 1e-5, "add-remove")), task=task, what="sums of unit features")
-    plan = plan_of({cell: book}, n_people=1000)
-    given = guarantee(book, spec, cell, unit="example", n_people=1000, n_tasks=2, planned=plan)
-    done = CellFinished(cell, {}, given, 1.0, ledger_entries(book))
-    return card_document.document("0" * 12, "cosine", "Digits", [done], plan)
+    release = dp.GaussianDpEvent(class_sums_std(1.0, 1e-5, "add-remove"))
+    made = {Cell(1.0, 0): charged(release, release, what="sums of unit features")}
+    plan = plan_of(made, n_people=1000)
+    return card_document.document("0" * 12, "cosine", "Digits", ended(made, spec, plan), plan)
 
 
 def test_the_documents_example_is_a_card_that_matches_and_adds_up_by_hand() -> None:
-    document = (ROOT / "docs/privacy_card.md").read_text(encoding="utf-8")
+    document = (Path(__file__).parents[2] / "docs/privacy_card.md").read_text(encoding="utf-8")
     (said,) = re.findall(r"```json\n(.*?)```", document, re.DOTALL)
     found, made = json.loads(said), json.loads(json.dumps(example()))
     assert _without_numbers(found) == _without_numbers(made)
@@ -293,28 +293,24 @@ def test_a_text_or_a_truth_value_is_no_number(name: str, made: type[str] | type[
 # Forged cards: a valid card of every kind of ledger, and every small change of it that changes what it says, found.
 
 
-Books = dict[Cell, Ledger]
 Place = tuple[str | int, ...]
-DELTA, SEEDS, BUDGETS = 1e-5, (0, 1), (1.0, 4.0)
+SEEDS, BUDGETS = (0, 1), (1.0, 4.0)
+CELLS = [Cell(epsilon, seed) for epsilon in BUDGETS for seed in SEEDS]
 FREE = {"how_to_check", "run_id", "method", "dataset", "what", "people"}  # words, and a number of which nothing follows
 WORDS = {"composition", "scope", "covered", "not_covered", "assumptions", "notes"}
 
 
-def books(
-    recurrence: str = "once", adjacency: str = "add-remove", rows: int = 1, budgets: Sequence[float] = BUDGETS,
-    seeds: Sequence[int] = SEEDS, delta: float = DELTA,
-) -> Books:  # fmt: skip
-    cells = [Cell(epsilon, seed) for epsilon in budgets for seed in seeds]
-    return {cell: Ledger(delta, adjacency, recurrence, rows_per_unit=rows) for cell in cells}  # type: ignore[arg-type]
+def noisy_sums(scale: float, **made_with: Any) -> Books:
+    """One noisy sum a task for two tasks, of less noise at a larger budget."""
+    return {cell: charged(*[dp.GaussianDpEvent(scale / cell.epsilon)] * 2, **made_with) for cell in CELLS}
 
 
 def sums() -> list[Books]:
     """One learner, learned lists, one noisy sum a task, and one training on shared batches of everybody."""
-    made = books()
+    made = noisy_sums(5.0)
     for cell, book in made.items():
         for task in range(2):
             book.spend(accounting.LabelListDpEvent(0.05 * cell.epsilon, 1e-6), task=task, what="list")
-            book.spend(dp.GaussianDpEvent(5.0 / cell.epsilon), task=task, what="sums")
         shared = accounting.subsampled_gaussian(40.0 / cell.epsilon, 1.0, 2)
         book.spend(shared, task=1, what="training", people_of=(0, 1), shares_batches=True)
     return [made]
@@ -322,39 +318,32 @@ def sums() -> list[Books]:
 
 def clients() -> list[Books]:
     """A learner for each seed; two releases at once by clients that are in every task."""
-    made = books("every")
-    for cell, book in made.items():
-        for task in range(2):
-            replay, head = (dp.GaussianDpEvent(scale / cell.epsilon) for scale in (9.0, 14.0))
-            both = dp.GaussianDpEvent(1 / math.hypot(cell.epsilon / 9, cell.epsilon / 14))
-            book.spend(both, task=task, what="both", channels={REPLAY: replay, HEAD: head})
+    made = {}
+    for cell in CELLS:
+        replay, head = (dp.GaussianDpEvent(scale / cell.epsilon) for scale in (9.0, 14.0))
+        both = dp.GaussianDpEvent(1 / math.hypot(cell.epsilon / 9, cell.epsilon / 14))
+        made[cell] = charged(both, both, channels={REPLAY: replay, HEAD: head}, recurrence="every")
     return [{cell: book for cell, book in made.items() if cell.seed == seed} for seed in SEEDS]
 
 
 def copies() -> list[Books]:
     """A learner for each model; noisy copies of every record, and noisy sums, under replacement."""
-    made = books(adjacency="replace")
+    made = noisy_sums(12.0, adjacency="replace")
     for cell, book in made.items():
         for task in range(2):
             book.spend(accounting.LocalDpEvent(cell.epsilon / 2), task=task, what="copies")
-            book.spend(dp.GaussianDpEvent(12.0 / cell.epsilon), task=task, what="sums")
     return [{cell: book} for cell, book in made.items()]
 
 
 def rows() -> list[Books]:
     """People of several rows."""
-    made = books(rows=3)
-    for cell, book in made.items():
-        for task in range(2):
-            book.spend(dp.GaussianDpEvent(40.0 / cell.epsilon), task=task, what="sums")
-    return [made]
+    return [noisy_sums(40.0, rows_per_unit=3)]
 
 
 def replays() -> list[Books]:
     """A learner for each model; steps on random batches that mix people of both tasks."""
-    made = books()
+    made = {cell: charged(accounting.subsampled_gaussian(9.0 / cell.epsilon, 0.5, 3)) for cell in CELLS}
     for cell, book in made.items():
-        book.spend(accounting.subsampled_gaussian(9.0 / cell.epsilon, 0.5, 3), task=0, what="steps")
         mixed = dp.SelfComposedDpEvent(accounting.SampledGroupDpEvent(9.0 / cell.epsilon, (0.2, 0.5)), 3)
         book.spend(mixed, task=1, what="mixed", people_of=(0, 1))
     return [{cell: book} for cell, book in made.items()]
@@ -376,13 +365,7 @@ def card_of(kind: str, learners: list[Books] | None = None, n_finished: int = 4)
     privacy = {"epsilons": BUDGETS, "delta": delta, "adjacency": settings.get("adjacency", "add-remove")}
     labels = settings.get("labels", "prior-const")
     spec, plan = checks.parse({"privacy": privacy, "seeds": SEEDS, "labels": labels}), plan_of(*made)
-    done = [
-        CellFinished(
-            cell, {}, guarantee(book, spec, cell, unit=unit, n_people=900, n_tasks=2, planned=plan), 1.0,
-            ledger_entries(book),
-        )
-        for learner in made for cell, book in learner.items()
-    ]  # fmt: skip
+    done = [end for learner in made for end in ended(learner, spec, plan, unit)]
     return json.loads(json.dumps(card_document.document("0" * 12, "m", "d", done[:n_finished], plan), allow_nan=False))
 
 
@@ -480,11 +463,7 @@ def test_models_that_exchange_their_numbers_or_names_are_found(kind: str) -> Non
 @pytest.mark.parametrize("delta", [0.9999, 0.011, 1 / 900])
 def test_a_delta_that_hides_nobody_is_no_match(delta: float) -> None:
     """However consistent the card is: everything of it is counted at that delta."""
-    made = [books(delta=delta)]
-    for cell, book in made[0].items():
-        for task in range(2):
-            book.spend(dp.GaussianDpEvent(5.0 / cell.epsilon), task=task, what="sums")
-    document = card_of("rows", made)
+    document = card_of("rows", [noisy_sums(5.0, delta=delta)])
     assert not accepted(json.dumps(document))
     document["all_models"]["people"] = 1
     assert accepted(json.dumps(document)) == (delta < card.LARGEST_DELTA)
@@ -534,9 +513,8 @@ FAULTS: dict[str, tuple[str, object, str, object]] = {
 def test_a_fault_in_what_the_first_account_charges_is_found(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     kind, owner, name, wrong = FAULTS[fault]
     if kind == "clients-shared":  # everybody is in every task, and one sum reads two of them
-        made = [books("every")]
-        for cell, book in made[0].items():
-            book.spend(dp.GaussianDpEvent(9.0 / cell.epsilon), task=1, what="sums of both", people_of=(0, 1))
+        of_both = {"task": 1, "people_of": (0, 1), "recurrence": "every"}
+        made = [{cell: charged(dp.GaussianDpEvent(9.0 / cell.epsilon), **of_both) for cell in CELLS}]  # type: ignore[arg-type]
         kind = "rows"
     else:
         made = KINDS[kind][0]()

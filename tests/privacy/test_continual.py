@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 from scipy.linalg import sqrtm, toeplitz
 
-from dpcl_core.errors import BadInput
 from dpcl_core.privacy import audit_bounds, continual, gaussian
 from dpcl_core.privacy.continual import FITTED, FRESH, SQUARE_ROOT, Factorisation, Stream, choose, noisy_stream_sums, shrunk
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import SeededNoise
 from dpcl_core.spec import Cell
 from tests.support.asserting import refuses
+from tests.support.planned import charged
 
 
 def matrices(of: Factorisation) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -79,8 +79,7 @@ def test_the_choice_is_by_public_numbers_and_fresh_where_remembering_does_not_pa
     assert choose(1).factorisation.kind == FRESH
     assert choose(100).least == pytest.approx(2.53, abs=0.005)
     for bad in ({"n_tasks": 0}, {"n_tasks": 5, "per_person": 6}, {"n_tasks": 5, "gap": 0}, {"n_tasks": 5, "decay": 0.0}):
-        with pytest.raises(BadInput):
-            choose(**bad)  # type: ignore[arg-type]
+        refuses("", choose, **bad)
 
 
 def test_the_joint_privacy_loss_of_all_releases_is_that_of_one_gaussian() -> None:
@@ -136,8 +135,7 @@ def test_the_stream_is_charged_once_for_the_people_of_every_task() -> None:
     _, ledger = released([np.arange(50)] * 4)
     (entry,) = ledger.entries
     assert entry.people_of == (0, 1, 2, 3)
-    alone = Ledger(1e-5, "add-remove", "once")
-    alone.spend(entry.event, task=0, what="one release")
+    alone = charged(entry.event)
     assert ledger.epsilon() == alone.epsilon() > 0
     assert set(ledger.by_people().values()) == {alone.epsilon()}
 

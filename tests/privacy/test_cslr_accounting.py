@@ -10,8 +10,8 @@ import pytest
 from dpcl_core.privacy import cslr_accounting
 from dpcl_core.privacy.accounting import Pld, Unaccountable, noise_multiplier, subsampled_gaussian
 from dpcl_core.privacy.cslr_accounting import Costs, Reading, costs
-from dpcl_core.privacy.ledger import Ledger
 from tests.support.asserting import refuses
+from tests.support.planned import charged
 from tests.support.tiers import quick
 
 DELTA = 1e-5
@@ -154,24 +154,23 @@ def test_fewer_rounds_of_the_head_need_less_noise(rounds: int, multiplier: float
     assert noise_multiplier(4, DELTA, 0.3, rounds, "add-remove") == pytest.approx(multiplier, rel=0.01)
 
 
-# rounds, share of clients, epsilon, joint multiplier by PLD and by Renyi divergences; clients and modes play no part in it
-NEEDED = (
-    (4, 1.0, 1, 7.46, 8.09), (4, 1.0, 4, 2.16, 2.32), (4, 1.0, 8, 1.20, 1.28), (4, 0.3, 1, 2.81, 3.08),
-    (4, 0.3, 4, 1.11, 1.22), (4, 0.3, 8, 0.73, 0.79), (200, 0.3, 1, 15.94, 17.28), (200, 0.3, 4, 4.71, 5.05),
-    (200, 0.3, 8, 2.69, 2.86), (5, 1.0, 1, 8.35, None), (5, 1.0, 4, 2.42, None), (5, 1.0, 8, 1.34, None),
-    (250, 0.3, 1, 17.79, None), (250, 0.3, 4, 5.24, None), (250, 0.3, 8, 2.97, None), (6, 1.0, 1, 9.14, None),
-    (6, 1.0, 4, 2.65, None), (6, 1.0, 8, 1.47, None), (300, 0.3, 1, 19.47, None), (300, 0.3, 4, 5.72, None),
-    (300, 0.3, 8, 3.24, None), (7, 1.0, 1, 9.87, None), (7, 1.0, 4, 2.86, None), (7, 1.0, 8, 1.59, None),
-    (350, 0.3, 1, 21.02, None), (350, 0.3, 4, 6.16, None), (350, 0.3, 8, 3.48, None),
-)  # fmt: skip
+# By rounds and share of clients: joint multipliers for epsilon 1, 4 and 8, by PLD and, where there are three more, by Renyi
+# divergences; clients and modes play no part in it.
+NEEDED = {
+    (4, 1.0): (7.46, 2.16, 1.20, 8.09, 2.32, 1.28), (4, 0.3): (2.81, 1.11, 0.73, 3.08, 1.22, 0.79),
+    (200, 0.3): (15.94, 4.71, 2.69, 17.28, 5.05, 2.86), (5, 1.0): (8.35, 2.42, 1.34), (250, 0.3): (17.79, 5.24, 2.97),
+    (6, 1.0): (9.14, 2.65, 1.47), (300, 0.3): (19.47, 5.72, 3.24), (7, 1.0): (9.87, 2.86, 1.59),
+    (350, 0.3): (21.02, 6.16, 3.48),
+}  # fmt: skip
 
 
 def test_the_noise_that_would_be_needed() -> None:
-    for rounds, rate, epsilon, by_pld, by_rdp in NEEDED:
-        reading = Reading(by_pld, rounds, n_statistics=1, sampling="poisson" if rate < 1 else "everyone", sample_rate=rate)
-        assert costs(reading).pld == pytest.approx(epsilon, rel=0.015), reading  # multipliers are rounded to 0.01
-        if by_rdp is not None:
-            assert costs(replace(reading, noise_multiplier=by_rdp)).rdp == pytest.approx(epsilon, rel=0.015), reading
+    for (rounds, rate), multipliers in NEEDED.items():
+        reading = Reading(1.0, rounds, n_statistics=1, sampling="poisson" if rate < 1 else "everyone", sample_rate=rate)
+        for place, multiplier in enumerate(multipliers):
+            found = costs(replace(reading, noise_multiplier=multiplier))  # multipliers are rounded to 0.01
+            epsilon = (1, 4, 8)[place % 3]
+            assert (found.pld if place < 3 else found.rdp) == pytest.approx(epsilon, rel=0.015), (reading, multiplier)
 
 
 @pytest.mark.parametrize("which", ["pld", "rdp"])
@@ -220,9 +219,7 @@ def test_the_claim_carries_what_its_noise_really_costs_and_its_scope() -> None:
 
 
 def test_a_clean_channel_leaves_no_bound() -> None:
-    ledger = Ledger(DELTA, "add-remove", "every")
-    for event in Reading(4.709, n_rounds=200).events():
-        ledger.spend(event, task=0, what="replay")
+    ledger = charged(*Reading(4.709, n_rounds=200).events(), recurrence="every")
     assert math.isfinite(ledger.epsilon())
     ledger.spend(dp.NonPrivateDpEvent(), task=0, what="head")
     assert ledger.epsilon() == math.inf

@@ -78,9 +78,7 @@ def spec(method: str = "cosine", **more: object) -> RunSpec:
 
 @pytest.mark.parametrize("per_person", [1, 3])
 @pytest.mark.parametrize("labels", ["prior-const", "dp-learned"])
-def test_the_unit_of_a_run_with_a_column_of_people_is_the_person(
-    per_person: int, labels: str, data_dir: Path
-) -> None:
+def test_the_unit_of_a_run_with_a_column_of_people_is_the_person(per_person: int, labels: str, data_dir: Path) -> None:
     hospital(data_dir / "mine", per_person)
     events = list(engine.run(spec(labels=labels)))
     finished = [event for event in events if isinstance(event, CellFinished)]
@@ -177,9 +175,7 @@ def test_a_budget_without_a_bound_is_refused_by_the_name_it_was_asked_by(
     assert bool(events) == (method != "cosine")
 
 
-def test_a_tuning_tries_settings_with_the_budget_of_a_row(
-    data_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_tuning_tries_settings_with_the_budget_of_a_row(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     hospital(data_dir / "mine", 3)
     base = spec("peft-ensemble", privacy={"epsilons": [3.0], "delta": 1e-5}, params={"epochs": 1})
     seen: list[RunSpec] = []

@@ -24,7 +24,6 @@ K, N, STD = 24, 1500, 3.7
 GENERATOR, FACTORS = np.random.default_rng(1), np.random.default_rng(3)
 OTHERS, LABELS = GENERATOR.standard_normal((40, K)), np.arange(40) % 2
 PERSON = GENERATOR.choice([-1, 1], K) * (1 + 0.1 * GENERATOR.random(K))
-Release = Callable[[bool, int], np.ndarray]
 
 
 def ledgers(n: int, adjacency: str = "add-remove") -> list[ledger.Ledger]:
@@ -78,7 +77,7 @@ def means(is_there: bool, n: int) -> np.ndarray:
     return 8 * np.array(found)[:, None]
 
 
-MECHANISMS: dict[str, tuple[Release, float]] = {
+MECHANISMS: dict[str, tuple[Callable[[bool, int], np.ndarray], float]] = {
     "class sums": (class_sums, gaussian.grid(STD)),
     "coefficients": (coefficients, gaussian.grid(STD)),
     "client sums": (client_sums, gaussian.grid(STD)),

@@ -24,16 +24,11 @@ from dpcl_core.privacy.ledger import (
 )
 from dpcl_core.privacy.mechanisms import noisy_class_sums
 from dpcl_core.spec import Adjacency, Cell
+from tests.support.planned import charged
 
 DELTA = 1e-5
 SIGMA = gaussian.sigma(1.0, DELTA)
-
-
-def filled(recurrence: str, n_tasks: int, sigma: float = SIGMA) -> Ledger:
-    ledger = Ledger(DELTA, "add-remove", recurrence)  # type: ignore[arg-type]
-    for task in range(n_tasks):
-        ledger.spend(dp.GaussianDpEvent(sigma), task=task, what="sums")
-    return ledger
+RELEASE = dp.GaussianDpEvent(SIGMA)
 
 
 def exact(*sigmas: float) -> float:
@@ -74,13 +69,12 @@ def test_each_group_of_people_pays_for_what_reads_it_and_the_worst_off_count(nam
 
 
 def test_a_person_in_every_task_pays_for_all_whatever_is_assumed() -> None:
-    assert filled("once", 10).if_in_every_task() == filled("every", 10).epsilon() == pytest.approx(3.618592, rel=1e-5)
+    once, every = (charged(*[RELEASE] * 10, recurrence=recurrence) for recurrence in ("once", "every"))
+    assert once.if_in_every_task() == every.epsilon() == pytest.approx(3.618592, rel=1e-5)
 
 
 def test_one_clean_step_leaves_no_bound() -> None:
-    ledger = filled("once", 3)
-    ledger.spend(dp.NonPrivateDpEvent(), task=2, what="labels")
-    assert ledger.epsilon() == math.inf
+    assert charged(*[RELEASE] * 3, dp.NonPrivateDpEvent()).epsilon() == math.inf
 
 
 def test_a_person_with_an_example_in_every_task_shifts_a_common_sum_by_all_of_them() -> None:
@@ -100,9 +94,7 @@ def hockey_stick(p: np.ndarray, q: np.ndarray, epsilon: float) -> float:
 def test_several_examples_in_sampled_batches_cost_what_their_mixture_of_gaussians_costs() -> None:
     """How many are in a batch is binomial. Written out here for two steps, both hockey sticks integrated numerically."""
     sigma, rate, size = 1.5, 0.3, 3
-    step = dp.PoissonSampledDpEvent(rate, dp.GaussianDpEvent(sigma))
-    ledger = Ledger(1e-3, "add-remove", "once")
-    ledger.spend(dp.SelfComposedDpEvent(step, 2), task=2, what="all so far", people_of=(0, 1, 2))
+    ledger = charged(subsampled_gaussian(sigma, rate, 2), task=2, people_of=(0, 1, 2), delta=1e-3)
     grid = np.linspace(-9, 13, 2401)
     density = norm.pdf(grid, scale=sigma)
     shifted = sum(binom.pmf(k, size, rate) * norm.pdf(grid, loc=k, scale=sigma) for k in range(size + 1))
@@ -117,8 +109,7 @@ def test_several_examples_in_sampled_batches_cost_what_their_mixture_of_gaussian
 def test_examples_in_one_batch_at_chances_of_their_own_cost_what_their_mixture_costs() -> None:
     """One step, a batch with one example at chance 0.1 and one at 0.4: shifts 0, 1 and 2, both hockey sticks integrated."""
     sigma, rates = 1.5, (0.4, 0.1)
-    ledger = Ledger(1e-3, "add-remove", "once")
-    ledger.spend(dp.SelfComposedDpEvent(SampledGroupDpEvent(sigma, rates), 1), task=1, what="replay", people_of=(0, 1))
+    ledger = charged(dp.SelfComposedDpEvent(SampledGroupDpEvent(sigma, rates), 1), task=1, people_of=(0, 1), delta=1e-3)
     grid = np.linspace(-12, 14, 200_001)
     chances = (0.6 * 0.9, 0.6 * 0.1 + 0.4 * 0.9, 0.4 * 0.1)
     without = norm.pdf(grid, scale=sigma)
@@ -134,20 +125,15 @@ def test_examples_in_one_batch_at_chances_of_their_own_cost_what_their_mixture_c
 
 
 def test_an_example_that_is_in_every_batch_has_a_chance_of_one() -> None:
-    ledger = Ledger(DELTA, "add-remove", "once")
-    ledger.spend(dp.SelfComposedDpEvent(SampledGroupDpEvent(SIGMA, (1.0, 1.0)), 3), task=1, what="both", people_of=(0, 1))
+    ledger = charged(dp.SelfComposedDpEvent(SampledGroupDpEvent(SIGMA, (1.0, 1.0)), 3), task=1, people_of=(0, 1))
     assert ledger.epsilon() == pytest.approx(gaussian.epsilon(SIGMA / math.sqrt(3), DELTA), rel=1e-4)
     assert ledger.if_in_every_task() == pytest.approx(gaussian.epsilon(SIGMA / math.sqrt(12), DELTA), rel=1e-4)
 
 
 def test_under_replace_several_examples_in_sampled_batches_are_bounded_from_above() -> None:
-    step = dp.PoissonSampledDpEvent(0.1, dp.GaussianDpEvent(4.0))
-    spent = {}
-    for adjacency in ("add-remove", "replace"):
-        ledger = Ledger(DELTA, adjacency, "once")  # type: ignore[arg-type]
-        ledger.spend(dp.SelfComposedDpEvent(step, 20), task=1, what="all so far", people_of=(0, 1))
-        spent[adjacency] = ledger.if_in_every_task()
-    assert spent["replace"] > 2 * spent["add-remove"]
+    steps = subsampled_gaussian(4.0, 0.1, 20)
+    added, replaced = (charged(steps, task=1, people_of=(0, 1), adjacency=one) for one in ("add-remove", "replace"))
+    assert replaced.if_in_every_task() > 2 * added.if_in_every_task()
 
 
 def test_two_ways_out_compose_and_do_not_add_up() -> None:
@@ -164,9 +150,8 @@ def test_two_ways_out_compose_and_do_not_add_up() -> None:
 
 
 def test_ways_that_share_a_sample_of_people_are_one_event_and_each_has_its_own_number() -> None:
-    ledger = Ledger(DELTA, "add-remove", "every")
     each, both = subsampled_gaussian(6.66, 0.3, 200), subsampled_gaussian(6.66 / math.sqrt(2), 0.3, 200)
-    ledger.spend(both, task=0, what="rounds", channels={REPLAY: each, HEAD: each})
+    ledger = charged(both, channels={REPLAY: each, HEAD: each}, recurrence="every")
     assert ledger.epsilon() == pytest.approx(4.0, rel=0.01)
     assert ledger.by_channel() == {REPLAY: Pld().epsilon([each], DELTA, "add-remove"), HEAD: ledger.by_channel()[REPLAY]}
 
@@ -181,12 +166,8 @@ def test_one_clean_way_out_leaves_the_other_its_number_and_the_total_none() -> N
 
 def test_each_way_out_composes_as_the_ledger_does() -> None:
     """Disjoint people: the worst task counts, for each way alone as for all."""
-    ledger = Ledger(DELTA, "add-remove", "once")
-    for task in range(3):
-        event = dp.GaussianDpEvent(SIGMA)
-        ledger.spend(event, task=task, what="replay", channels={REPLAY: event})
-    assert ledger.by_channel() == {REPLAY: pytest.approx(1.0, rel=2e-5)}
-    assert filled("every", 3).by_channel() == {}, "one way out is not told apart"
+    assert charged(*[RELEASE] * 3, channels={REPLAY: RELEASE}).by_channel() == {REPLAY: pytest.approx(1.0, rel=2e-5)}
+    assert charged(*[RELEASE] * 3, recurrence="every").by_channel() == {}, "one way out is not told apart"
 
 
 # Closed-form composition against the accountant, and noise growth against the mechanism's own draws.
@@ -240,12 +221,9 @@ def test_gaussian_releases_of_all_budgets_and_seeds_are_one_gaussian(recurrence:
 
 
 def test_one_model_alone_is_its_own_ledger_and_one_without_noise_leaves_no_bound() -> None:
-    ledgers = books((1.0,), 1)
-    ledgers[Cell(1.0, 0)].spend(dp.GaussianDpEvent(3.0), task=0, what="sums")
-    assert joint_release([ledgers])[0] == pytest.approx(ledgers[Cell(1.0, 0)].epsilon())
-    exact = books((math.inf,), 1)
-    exact[Cell(math.inf, 0)].spend(dp.NonPrivateDpEvent(), task=0, what="sums")
-    assert joint_release([{**ledgers, **exact}])[0] == math.inf
+    private, exact = {Cell(1.0, 0): charged(dp.GaussianDpEvent(3.0))}, {Cell(math.inf, 0): charged(dp.NonPrivateDpEvent())}
+    assert joint_release([private])[0] == pytest.approx(private[Cell(1.0, 0)].epsilon())
+    assert joint_release([{**private, **exact}])[0] == math.inf
 
 
 def test_the_worst_off_has_of_each_seed_the_most_of_everything() -> None:
@@ -270,9 +248,7 @@ def test_trainings_on_the_same_batches_are_one_with_the_noises_combined() -> Non
         for task in range(3):
             ledger.spend(subsampled_gaussian(sigma, 0.1, 50), task=task, what=f"{cell}", shares_batches=True)
     assert joint_release([ledgers])[0] == pytest.approx(Pld().epsilon([made, made], DELTA, "add-remove"), rel=1e-6)
-    apart = {cell: Ledger(DELTA, "add-remove", "once") for cell in ledgers}
-    for cell, ledger in ledgers.items():
-        apart[cell].spend(ledger.entries[0].event, task=0, what="own batches")
+    apart = {cell: charged(ledger.entries[0].event) for cell, ledger in ledgers.items()}  # on batches of their own
     alone = [ledger.entries[0].event for ledger in apart.values()]
     assert joint_release([apart])[0] == pytest.approx(Pld().epsilon(alone, DELTA, "add-remove"), rel=1e-6)
 
@@ -365,8 +341,7 @@ def test_sampled_steps_are_played_as_well_as_that_and_no_better() -> None:
     Six of them are a false alarm of 2e-9; the worst case of the same epsilon lies further away.
     """
     rate, n, random = 0.05, 40_000, np.random.default_rng(1)
-    ledger = Ledger(DELTA, "add-remove", "once")
-    ledger.spend(subsampled_gaussian(1.0, rate, 100), task=0, what="steps")
+    ledger = charged(subsampled_gaussian(1.0, rate, 100))
     best = best_attack(ledger)
     shares = []
     for is_in in (True, False):
@@ -380,10 +355,8 @@ def test_sampled_steps_are_played_as_well_as_that_and_no_better() -> None:
 
 
 def test_the_worst_off_people_count() -> None:
-    ledger = Ledger(DELTA, "add-remove", "once")
-    assert best_attack(ledger) == TradeOff(0.0, RARE), "nothing spent tells nothing"
-    for task, sigma in enumerate((8.0, 2.0, 4.0)):
-        ledger.spend(dp.GaussianDpEvent(sigma), task=task, what="sums")
+    assert best_attack(charged()) == TradeOff(0.0, RARE), "nothing spent tells nothing"
+    ledger = charged(*map(dp.GaussianDpEvent, (8.0, 2.0, 4.0)))
     assert best_attack(ledger) == best_attack_on([dp.GaussianDpEvent(2.0)], DELTA, "add-remove")
     ledger.spend(dp.NonPrivateDpEvent(), task=2, what="labels")
     assert best_attack(ledger) is None

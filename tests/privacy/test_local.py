@@ -8,15 +8,14 @@ import numpy as np
 import pytest
 from mpmath import mp
 from scipy import integrate, stats
-from scipy.stats import binomtest, kstest, laplace
 
-from dpcl_core.errors import BadInput
 from dpcl_core.privacy import accounting, gaussian, text_mechanisms
 from dpcl_core.privacy.accounting import Pld
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import Noise, ReleaseNoise, SeededNoise
 from dpcl_core.privacy.text_mechanisms import Randomiser, clipped, noisy_embeddings, noisy_labels, noisy_records
 from dpcl_core.spec import Cell, Recurrence
+from tests.support.asserting import refuses
 
 DELTA = 1e-5
 SPACE = (0, 1, 2, 3, 4)
@@ -43,9 +42,9 @@ def test_noise_is_laplace_of_the_scale_that_two_records_can_differ_by(
     assert randomiser.scale == pytest.approx(scale)
     found, _ = copies(np.zeros((25_000, 4)), np.zeros(25_000, dtype=np.int64), randomiser, noise)
     drawn = found.astype(np.float64).ravel()
-    assert kstest(drawn, laplace(scale=scale).cdf).pvalue > 1e-6
+    assert stats.kstest(drawn, stats.laplace(scale=scale).cdf).pvalue > 1e-6
     for wrong in (0.9, 1.1):
-        assert kstest(drawn, laplace(scale=wrong * scale).cdf).pvalue < 1e-6
+        assert stats.kstest(drawn, stats.laplace(scale=wrong * scale).cdf).pvalue < 1e-6
     assert np.abs(drawn).mean() == pytest.approx(scale, rel=0.02)  # 6 standard errors
     assert np.abs(np.corrcoef(found.T)[np.triu_indices(4, 1)]).max() < 6 / math.sqrt(25_000)
 
@@ -89,8 +88,8 @@ def test_labels_are_answered_as_randomised_response_has_it(epsilon: float) -> No
         counts = np.bincount(answers.astype(np.intp), minlength=5)
         for answer in SPACE:
             expected = kept if answer == label else other
-            assert binomtest(int(counts[answer]), n, expected).pvalue > 1e-7
-            assert answer != label or binomtest(int(counts[answer]), n, expected * 0.95).pvalue < 1e-7
+            assert stats.binomtest(int(counts[answer]), n, expected).pvalue > 1e-7
+            assert answer != label or stats.binomtest(int(counts[answer]), n, expected * 0.95).pvalue < 1e-7
 
 
 def test_a_record_of_no_listed_label_stays_and_answers_like_nobody_and_one_label_alone_is_no_secret() -> None:
@@ -102,7 +101,7 @@ def test_a_record_of_no_listed_label_stays_and_answers_like_nobody_and_one_label
     assert len(answers) == n
     assert abs(float(found.mean())) < 6 * math.sqrt(2) * 0.25 / math.sqrt(n)
     for count in np.bincount(answers.astype(np.intp), minlength=5):
-        assert binomtest(int(count), n, 1 / 5).pvalue > 1e-7
+        assert stats.binomtest(int(count), n, 1 / 5).pvalue > 1e-7
 
 
 def test_differences_of_two_copies_are_not_free_of_noise_and_seeded_ones_repeat() -> None:
@@ -172,12 +171,11 @@ def test_copies_get_as_much_of_the_budget_as_their_sum_allows(epsilon: float, n_
 
 def test_whether_a_record_or_a_text_is_there_is_not_hidden_and_never_said_to_be() -> None:
     added = Ledger(DELTA, "add-remove", "once")
-    with pytest.raises(BadInput, match=r"privacy\.adjacency = add-remove: must be replace"):
-        noisy_records(*NOBODY, SPACE, Randomiser(1, 1.0, 1.0), ReleaseNoise(), added, task=0)
-    with pytest.raises(BadInput, match="must be replace where every token leaves a noisy vector"):
-        noisy_embeddings(TABLE, np.zeros((1, 1), dtype=int), 1.0, 1.0, ReleaseNoise(), added, task=0)
-    with pytest.raises(accounting.Unaccountable):
-        accounting.Pld().epsilon([accounting.LocalDpEvent(1.0)], DELTA, "add-remove")
+    copied = *NOBODY, SPACE, Randomiser(1, 1.0, 1.0), ReleaseNoise(), added
+    refuses(r"privacy\.adjacency = add-remove: must be replace", noisy_records, *copied, task=0)
+    at_once = TABLE, np.zeros((1, 1), dtype=int), 1.0, 1.0, ReleaseNoise(), added
+    refuses("must be replace where every token leaves a noisy vector", noisy_embeddings, *at_once, task=0)
+    refuses("", Pld().epsilon, [accounting.LocalDpEvent(1.0)], DELTA, "add-remove", error=accounting.Unaccountable)
 
 
 def test_labels_alone_are_answered_as_with_a_record_and_cost_their_epsilon() -> None:
@@ -186,7 +184,7 @@ def test_labels_alone_are_answered_as_with_a_record_and_cost_their_epsilon() -> 
     answers = noisy_labels(np.full(n, 3), SPACE, epsilon, ReleaseNoise(), book, task=0)
     kept, other = Randomiser(0, 0.0, epsilon).chances(5)
     for answer, count in enumerate(np.bincount(answers.astype(np.intp), minlength=5)):
-        assert binomtest(int(count), n, kept if answer == 3 else other).pvalue > 1e-7
+        assert stats.binomtest(int(count), n, kept if answer == 3 else other).pvalue > 1e-7
     assert book.epsilon() == pytest.approx(epsilon, rel=1e-3)
     assert noisy_labels(np.array([4, 0]), SPACE, math.inf, ReleaseNoise(), book, task=0).tolist() == [4, 0]
     assert book.epsilon() == math.inf
@@ -365,9 +363,7 @@ def test_true_epsilon_is_monotone_and_the_same_for_many() -> None:
 @pytest.mark.parametrize(("budget", "plain", "remark", "once", "thrice", "with_2c"), [
     (1, 64, 106.1, 18.3, 37.8, 7.9), (5, 320, 530, 184.9, 465, 63.6), (10, 640, 1060, 598.5, 1615, 184.9),
 ])  # fmt: skip
-def test_a_text_of_64_tokens(
-    budget: float, plain: float, remark: float, once: float, thrice: float, with_2c: float
-) -> None:
+def test_a_text_of_64_tokens(budget: float, plain: float, remark: float, once: float, thrice: float, with_2c: float) -> None:
     ratio = text_mechanisms.printed_ratio(budget, TEXT_DELTA)
     assert sum([budget] * 64) == plain
     assert text_mechanisms.remark_1([budget] * 64, TEXT_DELTA) == pytest.approx(remark, rel=1e-3)

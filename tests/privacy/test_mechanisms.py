@@ -24,6 +24,7 @@ from dpcl_core.privacy.mechanisms import (
 from dpcl_core.privacy.noise import Batches, ReleaseNoise, SeededNoise
 from dpcl_core.privacy.sums import clipped_rows, unit_rows
 from dpcl_core.spec import Adjacency, Cell, Recurrence
+from tests.support.planned import charged
 
 DELTA = 1e-5
 
@@ -127,32 +128,29 @@ def test_every_release_is_written_down_with_the_noise_it_used() -> None:
     assert books[1].epsilon() == math.inf
 
 
+def mean(values: np.ndarray, n: int, std: float, book: Ledger) -> float:
+    return noisy_mean(values, n, std, ReleaseNoise(), book, task=0, what="mean")
+
+
 @pytest.mark.parametrize("adjacency", ["add-remove", "replace"])
 def test_a_noisy_mean_costs_what_one_person_can_move_it_by(adjacency: Adjacency) -> None:
     """n = 3000, standard deviation 0.01: mu = 1/30 under both, for a number in [0, 1] moves by 1 at most when replaced."""
-    book = Ledger(1e-6, adjacency, "once")
-    values = np.concatenate([np.full(2000, 0.5), [np.nan, 7.0, -3.0]])
-    drawn = [
-        noisy_mean(values, 3000, 0.01, ReleaseNoise(), Ledger(1e-6, adjacency, "once"), task=0, what="mean")
-        for _ in range(2000)
-    ]
+    values, book = np.concatenate([np.full(2000, 0.5), [np.nan, 7.0, -3.0]]), charged(delta=1e-6, adjacency=adjacency)
+    drawn = [mean(values, 3000, 0.01, charged(delta=1e-6, adjacency=adjacency)) for _ in range(2000)]
     assert np.mean(drawn) == pytest.approx(1001 / 3000, abs=6 * 0.01 / math.sqrt(2000))
     assert 1e-7 < chi2.cdf(np.square((np.array(drawn) - 1001 / 3000) / 0.01).sum(), 2000) < 1 - 1e-7
-    noisy_mean(values, 3000, 0.01, ReleaseNoise(), book, task=0, what="mean")
+    mean(values, 3000, 0.01, book)
     assert book.epsilon() == pytest.approx(gaussian.epsilon(30.0, 1e-6), rel=1e-3, abs=1e-4)
-    assert noisy_mean(values, 3000, 0.0, ReleaseNoise(), book, task=0, what="mean") == pytest.approx(1001 / 3000)
+    assert mean(values, 3000, 0.0, book) == pytest.approx(1001 / 3000)
     assert book.epsilon() == math.inf
 
 
 def test_a_noisy_mean_moves_by_one_share_for_any_person() -> None:
     values = np.random.default_rng(0).random(50)
     other = np.concatenate([[1.0 - np.round(values[0])], values[1:]])
-    found = [
-        noisy_mean(given, 50, 0.0, ReleaseNoise(), ledger(), task=0, what="mean")
-        for given in (values, values[1:], other, np.append(values, np.inf))
-    ]
-    assert max(abs(mean - found[0]) for mean in found) <= 1 / 50
-    assert 0 <= noisy_mean(values, 50, 100.0, ReleaseNoise(), ledger(), task=0, what="mean") <= 1
+    found = [mean(given, 50, 0.0, ledger()) for given in (values, values[1:], other, np.append(values, np.inf))]
+    assert max(abs(one - found[0]) for one in found) <= 1 / 50
+    assert 0 <= mean(values, 50, 100.0, ledger()) <= 1
 
 
 # The three sums: equal to a loop, as far apart on neighbours as proved and no farther, with the right noise, accounted.

@@ -62,8 +62,7 @@ def test_steps_draw_at_the_rates_that_they_are_charged_at_and_no_batch_more() ->
         batches = steps.batches(7, "any", part)
         plain = Batches(rate, 7, "any")
         assert [batches.draw(60).tolist() for _ in range(3)] == [plain.draw(60).tolist() for _ in range(3)]
-        with pytest.raises(RuntimeError):
-            batches.draw(60)
+        refuses("", batches.draw, 60, error=RuntimeError)
     one = Steps(4, (0.5,), 1.3)
     assert accounting.of_steps(one) == dp.SelfComposedDpEvent(dp.PoissonSampledDpEvent(0.5, dp.GaussianDpEvent(1.3)), 4)
     assert isinstance(accounting.of_steps(Steps(4, (0.5,), 0.0)), dp.NonPrivateDpEvent)
@@ -138,7 +137,6 @@ def test_no_noise_has_no_bound_and_no_budget_needs_no_noise() -> None:
 # Noise rounded exactly: its law, its first look held against mpmath, and every way of looking again.
 
 
-FALSE_ALARM = 1e-6
 NOISES: list[Noise] = [ReleaseNoise(), SeededNoise(Cell(1.0, 0), "a test")]
 
 
@@ -297,7 +295,7 @@ def fits(values: np.ndarray, step: float, law: Callable[[np.ndarray], np.ndarray
     edges = np.unique(step * (np.round(np.quantile(values, np.linspace(0, 1, n_cells + 1)[1:-1]) / step) + 0.5))
     expected = len(values) * np.diff(np.concatenate([[0.0], law(edges), [1.0]]))
     counts = np.bincount(np.searchsorted(edges, values), minlength=len(expected))
-    return bool(((counts - expected) ** 2 / expected).sum() < chi2.isf(FALSE_ALARM, len(expected) - 1))
+    return bool(((counts - expected) ** 2 / expected).sum() < chi2.isf(1e-6, len(expected) - 1))
 
 
 @pytest.mark.parametrize("noise", NOISES)

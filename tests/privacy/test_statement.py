@@ -20,6 +20,7 @@ from dpcl_core.privacy.ledger import HEAD, REPLAY, Ledger
 from dpcl_core.privacy.noise_forecast import NoiseForecast, noise_to_signal, note
 from dpcl_core.privacy.statement import guarantee_words, is_nominal, kind, odds, odds_bound, spent, standing, ways_out
 from dpcl_core.spec import Cell
+from tests.support.planned import charged
 
 
 def given(ledger: Ledger, epsilon: float = 1.0, unit: str = "example", n_people: int = 999, **more: Any) -> Guarantee:
@@ -30,12 +31,10 @@ def given(ledger: Ledger, epsilon: float = 1.0, unit: str = "example", n_people:
 
 def made(epsilon: float = 1.0, n_people: int = 1347, recurrence: str = "once", **raw: object) -> Guarantee:
     spec = checks.parse({"privacy": {"epsilons": [epsilon], "noise": raw.pop("noise", "release")}, "seeds": [0], **raw})
-    ledger = Ledger(spec.privacy.delta, "add-remove", recurrence)  # type: ignore[arg-type]
-    for task in range(5):
-        if spec.labels == "data":
-            ledger.spend(dp.NonPrivateDpEvent(), task=task, what="labels")
-        event = dp.GaussianDpEvent(gaussian.sigma(epsilon, 1e-5)) if math.isfinite(epsilon) else dp.NonPrivateDpEvent()
-        ledger.spend(event, task=task, what="sums")
+    event = dp.GaussianDpEvent(gaussian.sigma(epsilon, 1e-5)) if math.isfinite(epsilon) else dp.NonPrivateDpEvent()
+    ledger = charged(*[event] * 5, recurrence=recurrence, delta=spec.privacy.delta)
+    for task in range(5) if spec.labels == "data" else ():
+        ledger.spend(dp.NonPrivateDpEvent(), task=task, what="labels")
     return guarantee(ledger, spec, Cell(epsilon, 0), unit="example", n_people=n_people, n_tasks=5)
 
 
@@ -72,8 +71,7 @@ def test_only_public_data_are_called_a_simulation() -> None:
 
 
 def test_a_stream_dealt_by_lot_says_what_it_takes_as_given_instead_of_claiming_a_public_rule() -> None:
-    ledger = Ledger(1e-5, "add-remove", "once")
-    ledger.spend(dp.GaussianDpEvent(4.0), task=0, what="sums")
+    ledger = charged(dp.GaussianDpEvent(4.0))
     by_rule, by_lot = (given(ledger, n_tasks=2, assumed=one).assumptions for one in ((), ("the lot is assumed given",)))
     assert "the lot is assumed given" in by_lot
     assert [text for text in by_rule if text not in by_lot] == [
@@ -152,9 +150,7 @@ SHARED = "One noise vector is shared by all records. Subtracting two noisy recor
 def nominal(epsilon: float = 0.5, audit: AuditNote | None = None) -> Guarantee:
     """What a run of a method is told whose epsilon is a publication's claim: its ledger has a step without a bound."""
     claim = Claim(epsilon, "Theorem 2 of Lai et al.", {"ε1": 0.25, "ε2": epsilon - 0.25}, {"λ": 500.0})
-    ledger = Ledger(1e-5, "add-remove", "once", claimed=claim)
-    ledger.spend(dp.NonPrivateDpEvent(), task=0, what="steps")
-    return given(ledger, epsilon, audit=audit, notes=(SHARED,))
+    return given(charged(dp.NonPrivateDpEvent(), claimed=claim), epsilon, audit=audit, notes=(SHARED,))
 
 
 AUDIT = AuditNote(6.98, 0.95, 3000, "differencing the memory", "knows one record")
@@ -192,9 +188,7 @@ def test_small_data_and_large_epsilon_get_their_notes() -> None:
     assert not any("odds protect little" in text for text in made(1.0).caveats)
 
 
-@pytest.mark.parametrize(
-    ("epsilon", "percent"), [(0.1, 52.5), (0.5, 62.2), (1, 73.1), (2, 88.1), (4, 98.2), (8, 99.97)]
-)
+@pytest.mark.parametrize(("epsilon", "percent"), [(0.1, 52.5), (0.5, 62.2), (1, 73.1), (2, 88.1), (4, 98.2), (8, 99.97)])
 def test_worst_case_odds(epsilon: float, percent: float) -> None:
     assert 100 * odds_bound(epsilon, 0) == pytest.approx(percent, abs=0.05)
     assert odds_bound(epsilon, 1e-3) > odds_bound(epsilon, 0)
@@ -229,9 +223,8 @@ def test_forbidden_words_never_appear(labels: str, epsilon: float, noise: str) -
 
 
 def test_a_nominal_budget_of_tokens_never_goes_without_its_words() -> None:
-    ledger = Ledger(1e-6, "add-remove", "once", claimed=text_mechanisms.nominal_claim(1.0, 10.0, 1e-6, 64, 3))
-    ledger.spend(dp.NonPrivateDpEvent(), task=0, what="embeddings with noise that depends on the text")
-    told = given(ledger, 10.0, "text", 1500, n_tasks=6)
+    claim = text_mechanisms.nominal_claim(1.0, 10.0, 1e-6, 64, 3)
+    told = given(charged(dp.NonPrivateDpEvent(), delta=1e-6, claimed=claim), 10.0, "text", 1500, n_tasks=6)
     said = guarantee_words(told)
     assert is_nominal(told)
     for sentence in (said.headline, said.banner, said.claimed):
@@ -240,9 +233,8 @@ def test_a_nominal_budget_of_tokens_never_goes_without_its_words() -> None:
 
 
 def two_ways_out(head: dp.DpEvent | None, claimed: Claim | None = None) -> Guarantee:
-    ledger = Ledger(1e-5, "add-remove", "every", claimed=claimed)
     release = dp.GaussianDpEvent(gaussian.sigma(2.0, 1e-5))
-    ledger.spend(release, task=0, what="replay", channels={REPLAY: release})
+    ledger = charged(release, channels={REPLAY: release}, recurrence="every", claimed=claimed)
     if head is not None:
         ledger.spend(head, task=0, what="head", channels={HEAD: head})
     return given(ledger, 4.0, "user", 20)
@@ -294,9 +286,7 @@ def test_a_method_with_one_way_out_speaks_of_one_number() -> None:
     ],
 )
 def test_the_unit_is_named_as_it_is(unit: str, whole: str, neighbours: str, rule: str, counted: str) -> None:
-    ledger = Ledger(1e-5, "add-remove", "once")
-    ledger.spend(dp.GaussianDpEvent(5.0), task=0, what="sums")
-    told = given(ledger, unit=unit, n_people=20, n_tasks=3, limits=("of the dataset",))
+    told = given(charged(dp.GaussianDpEvent(5.0)), unit=unit, n_people=20, n_tasks=3, limits=("of the dataset",))
     assert (told.unit, neighbours in told.adjacency) == (whole, True)
     assert "zero-out" in told.adjacency  # a number beside which somebody is left out is public: it stays
     assert any(text.startswith("how long the work took") for text in told.not_covered)

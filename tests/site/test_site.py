@@ -21,7 +21,6 @@ import pytest
 from dpcl_core import checks, paths, presets
 from dpcl_core.backbones import packaged
 from dpcl_core.elements import calculator, element
-from dpcl_core.elements.element import ANCHORS, CALCULATOR, DRAG, HERO, LESSON, TOKENS, Element, theme
 from dpcl_core.errors import DataMissing
 from dpcl_core.explorers.tokens import Dials
 from dpcl_core.figures.picture import span
@@ -36,16 +35,15 @@ from tests.support.waiting import python
 PAPERS = tuple(paper.link for paper in catalog.PAPERS.values())
 SECTIONS = ("questions", "lessons", "install", "papers")
 ROOT = Path(__file__).resolve().parents[2]
-MOST_BYTES = 1_500_000
 PANELS = ("accuracy", "matrix", "classes")
-EXPLORABLES: dict[str, tuple[Element, object]] = {
-    "index.html": (HERO, element.hero_document()),
-    "budget.html": (DRAG, element.drag_document(calculator.digits("prior-const", 5), 1.0, PANELS)),
-    "words.html": (TOKENS, element.document(None, Dials(), element.FIRST, "your sentence", element.BUDGETS, None)),
-    "clients.html": (ANCHORS, element.anchors_document(384, 50, 0.1, "centred")),
-    "calculators.html": (CALCULATOR, calculator.document()),
-    "lesson-1.html": (LESSON, in_browser.document("label")),
-    "lesson-2.html": (LESSON, in_browser.document("noise")),
+EXPLORABLES: dict[str, tuple[element.Element, object]] = {
+    "index.html": (element.HERO, element.hero_document()),
+    "budget.html": (element.DRAG, element.drag_document(calculator.digits("prior-const", 5), 1.0, PANELS)),
+    "words.html": (element.TOKENS, element.document(None, Dials(), element.FIRST, "your sentence", element.BUDGETS, None)),
+    "clients.html": (element.ANCHORS, element.anchors_document(384, 50, 0.1, "centred")),
+    "calculators.html": (element.CALCULATOR, calculator.document()),
+    "lesson-1.html": (element.LESSON, in_browser.document("label")),
+    "lesson-2.html": (element.LESSON, in_browser.document("noise")),
 }
 
 
@@ -146,7 +144,7 @@ def test_a_card_counts_the_claims_of_its_question(texts: dict[str, str]) -> None
 
 def test_nothing_is_loaded_and_no_page_is_large(built: Path, texts: dict[str, str]) -> None:
     for name, text in texts.items():
-        assert (built / name).stat().st_size <= MOST_BYTES, name
+        assert (built / name).stat().st_size <= 1_500_000, name
         assert set(Reader(text).loads) == {"data:,"}, name
         style = "".join(re.findall(r"<style>(.*?)</style>", text, re.DOTALL))
         assert not re.search(r"@import|@font-face|url\(\s*['\"]?(?!#|data:)", style), name
@@ -158,7 +156,7 @@ def test_nothing_is_loaded_and_no_page_is_large(built: Path, texts: dict[str, st
 def test_elements_and_their_data_are_the_apps_own(texts: dict[str, str], name: str) -> None:
     (one, data), in_page = EXPLORABLES[name], texts[name].replace("<\\/", "</").replace("<\\!--", "<!--")
     (drawn,) = re.findall(r"^draw\((.*)\);$", in_page, re.MULTILINE)
-    assert (one.classic in in_page, theme() in in_page) == (True, True)
+    assert (one.classic in in_page, element.theme() in in_page) == (True, True)
     assert json.loads(drawn) == json.loads(json.dumps(data))
 
 
@@ -267,7 +265,6 @@ def outcome(means: dict[float, list[float]], **settings: object) -> dict[str, ob
     return {"models": models, "settings": {**TEXT["settings"], **settings}}
 
 
-@javascript.NEEDED
 @pytest.mark.parametrize(("found", "said"), [
     (None, "no_run"), (outcome({1: [0.9] * 3}, labels="prior"), "other"), (outcome({1: [0.7] * 3}), "none"),
     (outcome({1: [0.9] * 2, 0.5: [0.7] * 3}), "few"), (outcome({1: [0.9] * 3, 2: [0.9] * 3}), "all"),
@@ -278,20 +275,18 @@ def test_an_answer_is_judged_by_the_run(found: object, said: str) -> None:
     # 0.9, 0.7 and 0.8 have a mean of 0.8 up to rounding: the share is a hair less here, so that rounding decides nothing.
     text = {**TEXT, "share": 0.7999, "wanted": TEXT["settings"]}
     script = EXERCISES.replace('import { made } from "./dom.js";', "")
-    of = "console.log(JSON.stringify(verdict(fromPython.text, fromPython.found)));"
+    judged = javascript.run(script, "return verdict(...fromPython);", sent=[text, found])
     low, high = {"mixed": (2, 1), "wide": (1, 2)}.get(said, (1, 1.5))
-    assert javascript.run(script, of, sent={"text": text, "found": found}) == TEXT[said].format(low=low, high=high)
+    assert judged == TEXT[said].format(low=low, high=high)
 
 
-@javascript.NEEDED
 def test_a_run_that_is_going_on_is_summed_up_as_far_as_it_is() -> None:
     """Rows still to come are null: they count neither as zero nor as forgotten."""
     whole = [[0.9], [0.7, 0.8], [0.5, 0.6, 0.7]]
     begun = [*whole[:2], [None] * 3]
-    sources = [(paths.assets_dir() / name).read_text(encoding="utf-8") for name in DRAG.scripts]
+    sources = [(paths.assets_dir() / name).read_text(encoding="utf-8") for name in element.DRAG.scripts]
     script = re.sub(r"^export (default )?", "", "\n".join(sources), flags=re.MULTILINE)
-    shown = "console.log(JSON.stringify({ last, curve, lost }));"
-    of = f"const {{ last, curve, lost }} = summarised({{ matrices: fromPython, classes: [] }}); {shown}"
+    of = "return summarised({ matrices: fromPython, classes: [] });"
     found = javascript.run(script, of, sent=[begun])
     assert found["last"] == 1
     assert found["curve"] == [pytest.approx(0.9), pytest.approx(0.75), None]  # of a few doubles

@@ -10,11 +10,13 @@ import pytest
 
 from tests.support.waiting import PATIENCE_SECONDS
 
-NEEDED = pytest.mark.skipif(shutil.which("node") is None, reason="needs Node.js")
+WRITTEN = "process.stdout.write(JSON.stringify(answer()));"
 
 
 def printed(script: str, folder: Path | None = None, kind: Literal["module", "commonjs"] = "module") -> str:
-    """What a script prints. `folder`: where its imports are looked for."""
+    """What a script prints; skips the test where there is no Node.js. `folder`: where its imports are looked for."""
+    if shutil.which("node") is None:
+        pytest.skip("needs Node.js")
     done = subprocess.run(
         ["node", f"--input-type={kind}", "-"], input=script, capture_output=True, text=True, encoding="utf-8", cwd=folder,
         timeout=PATIENCE_SECONDS,
@@ -24,6 +26,7 @@ def printed(script: str, folder: Path | None = None, kind: Literal["module", "co
 
 
 def run(*sources: str, sent: object = None) -> Any:
-    """What these sources, one after another, print as JSON. They find `sent` under the name `fromPython`."""
-    document = json.dumps(json.dumps(sent, allow_nan=False))
-    return json.loads(printed("\n".join([*sources[:-1], f"const fromPython = JSON.parse({document});", sources[-1]])))
+    """What the last of these sources, the body of a function, returns after the others. It finds `sent` as `fromPython`."""
+    *before, body = sources
+    given = f"const fromPython = JSON.parse({json.dumps(json.dumps(sent, allow_nan=False))});"
+    return json.loads(printed("\n".join([*before, given, "const answer = () => {", body, "};", WRITTEN])))
