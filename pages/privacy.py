@@ -49,8 +49,8 @@ def page() -> None:
     """The page."""
     view = state.View("privacy", CODEC)
     # The chosen run, at first the linked one, else the bundled example; and a notice for each that cannot be shown.
-    asked = dict.fromkeys((view["run"], st.session_state.get(view.key("run"), view["run"])))
-    found = [_result_of(run_id) for run_id in asked]
+    wanted = dict.fromkeys((view["run"], st.session_state.get(view.key("run"), view["run"])))
+    found = [_result_of(run_id) for run_id in wanted]
     result, run_notices = found[-1][0], [notice for _, notice in found if notice]
     place = heading("Privacy", "What is protected, and what does ε promise?", notices=[*view.read.notices, *run_notices])
     guarantee = _statement(view, result)
