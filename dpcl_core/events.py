@@ -427,10 +427,10 @@ class Classifier:
 class References:
     """Scores between which a run is read: mean accuracy over its tasks, in [0, 1], from public facts alone.
 
-    `chance`: what the best single answer reaches, whatever the example (`scenarios.chance`). `untrained`: the public network
-    as it came; None for a network trained from scratch, and for a language model until it has been asked: a later event of
-    this kind then replaces the first. `n_tested`: how many equally weighted test examples stand behind the mean, None for
-    entity F1. `ceiling`: all tasks learned at once without noise; None in stored events, filled in by `results`.
+    `chance`: what the best single answer reaches, whatever the example (`scenarios.catalog.chance`). `untrained`: the public
+    network as it came; None for a network trained from scratch, and for a language model until it has been asked: a later
+    event of this kind then replaces the first. `n_tested`: how many equally weighted test examples stand behind the mean,
+    None for entity F1. `ceiling`: all tasks learned at once without noise; None in stored events, filled in by `results`.
     """
 
     chance: float

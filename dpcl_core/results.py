@@ -65,7 +65,7 @@ class Result:
     """The result of a run so far: its settings `spec` and the `events` recorded. `run_id` is None for the bundled example.
 
     `rule`: the prediction rule under which accuracies are shown, None for the run's own. `ceiling`: what a finished run of
-    the same store reaches that learned all tasks at once without noise, if there is one (`papers.ceilings`).
+    the same store reaches that learned all tasks at once without noise, if there is one (`papers.measured`).
     """
 
     run_id: str | None

@@ -315,6 +315,17 @@ def test_every_room_is_in_the_architecture() -> None:
         assert f"{name}.py" in text or f"{name}/" in text, f"{name} is not in ARCHITECTURE.md"
 
 
+NAMED = re.compile(r"(?<![\w./{-])(?:[a-z_0-9]+/)+[a-z_0-9]+\.(?:py|mjs)\b")  # files, as texts and comments name them
+
+
+def test_files_that_are_named_are_there() -> None:
+    folders = [ROOT, *(ROOT / name for name in ("dpcl_core", "dpcl_core/methods", "pages", "assets"))]
+    texts = [*MODULES, *PAGES, *(ROOT / "assets").rglob("*.mjs"), *ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+    named = {(text, name) for text in texts for name in NAMED.findall(text.read_text(encoding="utf-8"))}
+    assert len(named) > 100
+    assert not [one for one in named if not any((folder / one[1]).exists() for folder in [*folders, one[0].parent])]
+
+
 def test_a_figures_source_is_escaped_once() -> None:
     """Where its line is shown it is escaped as text; escaped before, a backslash would be shown."""
     for path in [*(ROOT / "pages").rglob("*.py"), ROOT / "dpcl_core" / "export.py"]:

@@ -1,4 +1,4 @@
-// The arithmetic of dpcl_core/lessons/noise.py and explorers/rand_index.py, in the browser, tested against them.
+// The arithmetic of dpcl_core/lessons/noise.py and explorers/matching.py, in the browser, tested against them.
 // `lists` is a document of the former. No page, no network, no state.
 
 // Places [[x, y], ...] of all entries with the place-th number of anchors, at this noise: straight lines.

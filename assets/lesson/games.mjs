@@ -146,7 +146,7 @@ function shareAtLeast(hits, total, error) {
   return low;
 }
 
-// Lower bound on ε at 95 % confidence (privacy/lower_bound.py, `bound_of_counts`) from the first rounds of both sides.
+// Lower bound on ε at 95 % confidence (privacy/audit_bounds.py, `bound_of_counts`) from the first rounds of both sides.
 export function boundOfCounts(hits, nWith, falseAlarms, nWithout, delta) {
   const hit = shareAtLeast(hits, nWith, 0.025), quiet = shareAtLeast(nWithout - falseAlarms, nWithout, 0.025);
   const ratio = (numerator, denominator) => (numerator > 0 ? Math.log(numerator / denominator) : -Infinity);

@@ -1,5 +1,5 @@
 // The bundled language model in the browser: the tokenizer and the arithmetic of dpcl_core/backbones/plain_language.py, and the
-// nearest token of a noisy embedding (attacks/embedding_inversion.py). Tested against both. No page, no network, no state.
+// nearest token of a noisy embedding (attacks/token_noise_games.py). Tested against both. No page, no network, no state.
 
 const rawBytes = (text) => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
 
@@ -13,7 +13,7 @@ function singles(text) {
   return found;
 }
 
-// The document that explorers/browser_model.py wrote, ready for use.
+// The document that explorers/tokens.py wrote, ready for use.
 export function opened(doc) {
   const weights = Object.fromEntries(Object.entries(doc.weights).map(([name, text]) => [name, singles(text)]));
   const letters = []; // GPT-2's printable stand-in of every byte

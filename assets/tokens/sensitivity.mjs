@@ -1,4 +1,4 @@
-// PeCL's score, noise and loss weight of tokens: dpcl_core/methods/language/sensitivity.py and explorers/token_layers.py, in the
+// PeCL's score, noise and loss weight of tokens: dpcl_core/methods/language/sensitivity.py and explorers/tokens.py, in the
 // browser. Formulas are explained there; tested against them. Follows drag/replay.mjs, whose normalBelow it uses.
 
 // log of the standard normal distribution; far out by the continued fraction of Laplace, where normalBelow is 0.

@@ -59,7 +59,7 @@ def on_map(
     """One mark per entry of one round: colour by group (or true mode), shape by client, size by weight.
 
     Faint and hollow: ambiguous; a ring: not in the group of its mode. Crosses are prototypes, each in an ellipse of two
-    standard deviations of its privacy noise. Columns as in `runs.matching.entries` and `.prototypes`; `within`: the shown
+    standard deviations of its privacy noise. Columns as in `runs.frames.entries` and `.prototypes`; `within`: the shown
     part of the map, so that it stays the same over rounds.
     """
     if entries.empty:
@@ -143,7 +143,7 @@ def margins(entries: pd.DataFrame, *, regret: bool = False, dark: bool = False) 
 
     `regret`: instead, the relative increase of its list's cost if the entry were barred from its group, where matching is
     one to one.
-    Columns as in `runs.matching.entries`, of one round.
+    Columns as in `runs.frames.entries`, of one round.
     """
     value, title = ("regret", "extra cost, 1: as much again") if regret else ("margin", "margin, (d₂ − d₁)/(d₂ + d₁)")
     rows = entries.dropna(subset=[value])
@@ -212,7 +212,7 @@ _CHANCE = 0.1  # an index below it is hardly above chance
 def confusion(entries: pd.DataFrame, groups: Sequence[str], modes: Sequence[str], *, dark: bool = False) -> Picture:
     """Counts of entries by true mode (rows) and by the group they were matched to (columns).
 
-    Columns as in `runs.matching.entries`, of one round; `groups`, `modes`: names in order of their ids.
+    Columns as in `runs.frames.entries`, of one round; `groups`, `modes`: names in order of their ids.
     """
     rows = entries[entries["mode"] >= 0]
     if rows.empty:

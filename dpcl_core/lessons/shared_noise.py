@@ -2,7 +2,7 @@
 
 L2DP-ML (Lai et al. 2022, Algorithm 2) draws its Laplace noise once and adds it to every record. Everything here is played on
 public pictures, with noise from the operating system; nothing of it may be shown of private data. An attacker who already
-has one of the pictures uses `attacks.shared_noise_games.difference`.
+has one of the pictures uses `attacks.l2dp_games.difference`.
 """
 
 import math

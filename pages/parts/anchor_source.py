@@ -69,7 +69,7 @@ class Scene:
 
     @cached_property
     def entries(self) -> pd.DataFrame:
-        """The entries of the chosen round, as `runs.matching.entries` gives them; several figures use them."""
+        """The entries of the chosen round, as `runs.frames.entries` gives them; several figures use them."""
         return frames.entries([self.now])
 
     def show(self, picture: Picture, **card: Any) -> None:

@@ -175,7 +175,7 @@ def footer(
 
 # The ε-drag: a browser element that redraws while ε is dragged and sends its value to the server when released.
 #
-# It gets its data once (`elements/drag.py`). If it cannot load, a plain slider replaces it.
+# It gets its data once (`elements.element.drag_document`). If it cannot load, a plain slider replaces it.
 
 
 def drag(source: Source, start: float, *, key: str, panels: Sequence[str], is_plain: bool = False) -> float:

@@ -66,7 +66,7 @@ def test_every_launched_run_is_one_more_look_and_budgets_add_up(store: Store) ->
 
 
 def test_models_on_the_same_batches_do_not_add_up_and_count_as_their_ledgers_say(store: Store) -> None:
-    """Amplified by the same draws: together they have more than the sum of their epsilons (`privacy.joint_release`)."""
+    """Amplified by the same draws: together they have more than the sum of their epsilons (`joint_release`)."""
     raw = own_run().jsonable() | {"method": "peft-ensemble", "params": {"adapter": "head"}}
     run_id = launched(store, checks.parse(raw))
     found = administration.looks_at(store, "own:mine")

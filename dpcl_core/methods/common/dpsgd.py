@@ -34,8 +34,8 @@ LARGEST_WEIGHT = 1000.0
 # them, in pieces whose shape does not depend on them; a kernel could still give other last digits at another position of a
 # piece, and the sum over a piece adds its own rounding. Pieces, however many, are added in double precision. No proof
 # bounds this for every kernel: it is an assumption that every guarantee names, and noise is larger by as much, so that the
-# multiplier in the ledger holds. tests/methods/features/test_gradient_sums.py measures the effect on every kind of network,
-# on neighbours and with extreme inputs. (Heads need no assumption: methods/features/linear_heads.)
+# multiplier in the ledger holds. tests/methods/common/test_per_example_gradients.py measures the effect on every kind of
+# network, on neighbours and with extreme inputs. (Heads need no assumption: methods/features/linear_heads.)
 ROUNDING = 2.0**-10
 ROUNDING_ASSUMED = (
     "Gradients are computed in single precision. That is taken to move their sum by less than a thousandth of the clipping "
@@ -132,7 +132,7 @@ class Adam:
         weights -= scale
 
 
-# Parts of methods' plans (`methods.planned`).
+# Parts of methods' plans (`methods.references`).
 
 
 def each_task(ledger: Ledger, facts: PublicSizes, *events: dp.DpEvent) -> None:

@@ -271,7 +271,7 @@ class MethodCard:
     `is_for_the_replay`: whether, under these settings, the budget covers the replay alone; every surface then says so,
     because the head, and so the whole release, has no bound.
     `training_steps`: sampling rate and number of DP-SGD steps of a training, if nothing else gives them; else None.
-    `planned`: "module:function" of its plan (`methods.planned`), where its guarantee is "proved"; without one, no bound
+    `planned`: "module:function" of its plan (`methods.references`), where its guarantee is "proved"; without one, no bound
     for all models of a run together is stated.
     `audit`: the module of its attack (`dpcl_core.attacks`); empty: none.
     `is_one_release`: whether a task is exactly one Gaussian release, so that tasks add up in closed form.

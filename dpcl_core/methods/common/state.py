@@ -217,8 +217,8 @@ class _Reader:
 # that the task may be learned again with fresh noise, and is charged once, for what then leaves. Nobody can choose between
 # the two outcomes by killing the process, because nothing that depends on them was seen. The death itself and its time are
 # outside every guarantee here, as running times are. A power cut is no other death: what is saved is on the disk when
-# `save` returns. A store that is restored from a backup forgets checkpoints whose events have left: `runs.released` says so
-# outside the store, and such a run is refused.
+# `save` returns. A store that is restored from a backup forgets checkpoints whose events have left: `runs.resumption` says
+# so outside the store, and such a run is refused.
 #
 # In release mode noise and batches come from the operating system and are never recorded: a checkpoint has what they led
 # to, released numbers and the learner's memory, and of kept examples only their places in the data. It lies in the store

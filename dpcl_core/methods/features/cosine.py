@@ -215,7 +215,7 @@ make_learner = CosineClassifier
 
 
 def planned(spec: RunSpec, facts: PublicSizes, epsilon: float, ledger: Ledger) -> None:
-    """The plan of a model (`methods.planned`): one noisy sum of every class a task, or one mechanism for all tasks."""
+    """The plan of a model (`methods.references`): one noisy sum of every class a task, or one mechanism for all tasks."""
     std = class_sums_std(*training_budget(spec.privacy, spec.labels, epsilon), spec.privacy.adjacency)
     everyone = tuple(range(facts.n_tasks))
     for task in everyone:

@@ -62,7 +62,7 @@ make_learner = NonCl
 
 
 def planned(spec: RunSpec, facts: PublicSizes, epsilon: float, ledger: Ledger) -> None:
-    """The plan of a model (`methods.planned`): a training on all tasks so far after each, or one after the last."""
+    """The plan of a model (`methods.references`): a training on all tasks so far after each, or one after the last."""
     chosen, so_far = settings_of(spec, NonClParams), [tuple(range(n)) for n in range(1, facts.n_tasks + 1)]
     trainer.planned_on(so_far[-1:] if chosen.release == "once" else so_far, spec, facts, epsilon, ledger)
 

@@ -288,7 +288,7 @@ class ModelOfSeed:
 
 
 def planned(spec: RunSpec, facts: PublicSizes, epsilon: float, ledger: Ledger) -> None:
-    """The plan of a model (`methods.planned`): one training a task."""
+    """The plan of a model (`methods.references`): one training a task."""
     planned_on([(task,) for task in range(facts.n_tasks)], spec, facts, epsilon, ledger)
 
 

@@ -160,7 +160,7 @@ make_learner = CslrCentral
 
 
 def planned(spec: RunSpec, facts: PublicSizes, epsilon: float, ledger: Ledger) -> None:
-    """The plan of a model (`methods.planned`): a release a task beside the head's rounds, or one in every round."""
+    """The plan of a model (`methods.references`): a release a task beside the head's rounds, or one in every round."""
     params = settings_of(spec, CslrCentralParams)
     horizon = Horizon.of(spec, facts, params)
     noise = noises(params, horizon, epsilon)

@@ -100,7 +100,7 @@ def _head_beside(horizon: Horizon, epsilon: float, release: float) -> float:
 
 
 def releases(spec: RunSpec, facts: PublicSizes, epsilon: float, ledger: Ledger) -> None:
-    """A plan (`methods.planned`): one vector of every client a task, or one mechanism for all tasks."""
+    """A plan (`methods.references`): one vector of every client a task, or one mechanism for all tasks."""
     event = subsampled_gaussian(Horizon.of(spec, facts).releases(epsilon), 1.0, 1)
     if stream_noise.remembers(spec):
         ledger.spend(event, task=0, what="planned", people_of=tuple(range(facts.n_tasks)))
@@ -109,7 +109,7 @@ def releases(spec: RunSpec, facts: PublicSizes, epsilon: float, ledger: Ledger) 
 
 
 def rounds(spec: RunSpec, facts: PublicSizes, epsilon: float, ledger: Ledger) -> None:
-    """A plan (`methods.planned`): one update of every sampled client a round, of one network or of two as one event."""
+    """A plan (`methods.references`): one update of every sampled client a round, of one network or of two as one event."""
     horizon = Horizon.of(spec, facts, settings_of(spec, RoundParams))
     each_task(ledger, facts, horizon.rounds_of(horizon.one_per_round(epsilon)))
 

@@ -302,7 +302,7 @@ PRINTED: PrintedPart = {
 
 
 def planned(spec: RunSpec, facts: PublicSizes, epsilon: float, book: Ledger) -> None:
-    """The plan of a model (`methods.planned`): trainings with all that they read again, or noisy copies."""
+    """The plan of a model (`methods.references`): trainings with all that they read again, or noisy copies."""
     plan = Plan(settings_of(spec, BaselineParams), spec.privacy, facts)
     is_local = plan.params.is_local
     book.entries += (plan.copies_ledger(plan.copy_noise(epsilon)) if is_local else plan.ledger(plan.noises(epsilon))).entries

@@ -9,9 +9,9 @@ What a text adds to a clipped sum must not depend on the other texts: where logi
 token wins, and one more text could change the gradients of others. Kernels choose the order of their additions by the shapes
 that they multiply. So texts are computed in pieces whose shape depends on each text alone: padded to a whole number of
 `STEP` tokens and `ANSWER_STEP` answer tokens, grouped with texts of the same shape, `SIDE_BY_SIDE` at a time, the last piece
-filled up; `backbones.language.kept_states` does so below the first adapted block. That a kernel gives the same bits at every
-position of such a piece is a property of the kernel; tests/methods/features/test_gradient_sums.py checks it on the kernels
-at hand. Contributions are summed in double precision. Where memory does not suffice, texts of this shape alone come in
+filled up; `backbones.kept_states` does so below the first adapted block. That a kernel gives the same bits at every position
+of such a piece is a property of the kernel; tests/methods/common/test_per_example_gradients.py checks it on the kernels at
+hand. Contributions are summed in double precision. Where memory does not suffice, texts of this shape alone come in
 smaller pieces.
 """
 

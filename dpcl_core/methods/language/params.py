@@ -24,7 +24,7 @@ BudgetPer = Literal["text", "token"]
 LAST_BLOCKS = 2  # adapted where `layers` leaves it open
 Positive = Annotated[float, Gt(0)]
 
-# Bounded so that noise of its square, divided by a large batch, still has a grid in single precision (`privacy.rounded`).
+# Bounded so that noise of its square, divided by a large batch, still has a grid in single precision (`privacy.gaussian`).
 Length = Annotated[float, Interval(ge=1e-9, le=1e6)]
 LabelShare = Annotated[float, Interval(ge=0, le=0.99)]
 SHORTEST = 4  # the least `length`, in tokens

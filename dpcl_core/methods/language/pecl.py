@@ -220,7 +220,7 @@ def noises(params: PeclParams, privacy: PrivacySpec, facts: PublicSizes, epsilon
 
 
 def planned(spec: RunSpec, facts: PublicSizes, epsilon: float, ledger: Ledger) -> None:
-    """The plan of a model (`methods.planned`): a training a task with its mean score, or noisy copies."""
+    """The plan of a model (`methods.references`): a training a task with its mean score, or noisy copies."""
     params = settings_of(spec, PeclParams)
     noise = noises(params, spec.privacy, facts, epsilon)
     if not params.is_local:

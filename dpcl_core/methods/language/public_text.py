@@ -101,7 +101,7 @@ def leaks(rankings: Sequence[Ranked], *, cell: Cell, task: int, privacy: Privacy
 
 
 def epsilon_at_least(rankings: Sequence[Ranked], privacy: PrivacySpec) -> float:
-    """Lower bound at `CONFIDENCE` on the epsilon of one text: `privacy.rank_audit_bound` for several list lengths."""
+    """Lower bound at `CONFIDENCE` on the epsilon of one text: `privacy.audit_bounds` for several list lengths."""
     from dpcl_core.privacy.audit_bounds import GuessCounts, bound_of_guesses
 
     games: list[GuessCounts] = []
@@ -187,7 +187,7 @@ def prompted(
 ) -> Prompted:
     """Prompts of one task's texts, with their answers; `labels` None: without answers, for prediction.
 
-    Args: inputs int32 [n, length, planes] from `backbones.language.reader`; labels int64 [n], indices into `classes`;
+    Args: inputs int32 [n, length, planes] from `backbones.plain_language`; labels int64 [n], indices into `classes`;
     answers_of: tokens and forks of each label's answer; None: the whole names, without forks.
     """
     n, length = len(inputs), inputs.shape[1]

@@ -259,7 +259,7 @@ make_learner = DpAgem
 
 
 def planned(spec: RunSpec, facts: PublicSizes, epsilon: float, ledger: Ledger) -> None:
-    """The plan of a model (`methods.planned`): steps on every task, and the public schedule of replays."""
+    """The plan of a model (`methods.references`): steps on every task, and the public schedule of replays."""
     params = settings_of(spec, DpAgemParams)
     numbers = params.plan(spec.privacy, facts.n_tasks, facts.recurrence)
     both = odometer.noises(numbers, epsilon)

@@ -118,7 +118,7 @@ def _std(spec: RunSpec, facts: PublicSizes, epsilon: float, *, is_raw: bool) -> 
 
 
 def planned(spec: RunSpec, facts: PublicSizes, epsilon: float, ledger: Ledger) -> None:
-    """The plan of a model (`methods.planned`): three noisy sums a task."""
+    """The plan of a model (`methods.references`): three noisy sums a task."""
     adjacency, is_raw = spec.privacy.adjacency, spec.data.backbone == "pixels"
     ratio = coefficients_sensitivity(adjacency, is_non_negative=is_raw) / SENSITIVITY[adjacency]
     each_task(ledger, facts, dp.GaussianDpEvent(_std(spec, facts, epsilon, is_raw=is_raw) / ratio))

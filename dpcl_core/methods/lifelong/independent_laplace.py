@@ -149,7 +149,7 @@ make_learner = NoisyRecords
 
 
 def planned(spec: RunSpec, facts: PublicSizes, epsilon: float, ledger: Ledger) -> None:
-    """The plan of a model (`methods.planned`): one noisy copy of every record a task."""
+    """The plan of a model (`methods.references`): one noisy copy of every record a task."""
     each_task(ledger, facts, randomiser(spec, facts.n_recurring, 1, epsilon).event)
 
 
